@@ -20,7 +20,7 @@ from stepwell.errors import StoreSealedError, StoreUnavailableError, TransferErr
 from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import Commit, Verdict
 from stepwell.model.transactions import Transaction
-from stepwell.stores.base.parcels import Given, PackedRun, PackedSignal, Parcel
+from stepwell.stores.base.packed_items import HighestNumbers, PackedRun, PackedSignal, TransferBatch
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.connections import Connection
@@ -117,7 +117,7 @@ async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, stor
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_dead(
+async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_counts_as_dead(
     url: str, store: PostgresStore, scene: Scene, connection: Connection, is_known: bool
 ) -> None:
     turn = await scene.begin("r1")
@@ -169,7 +169,7 @@ async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresS
 # --- and whoever waits for it is refused ---
 
 
-async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
+async def test_a_transition_that_waits_while_the_store_is_closed_is_rejected(
     url: str, store: PostgresStore, connection: Connection
 ) -> None:
     _seal_without_committing(connection)
@@ -183,7 +183,7 @@ async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
 
 
 @pytest.mark.parametrize("is_single", [True, False])
-async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
+async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_rejected(
     url: str, store: PostgresStore, scene: Scene, connection: Connection, is_single: bool
 ) -> None:
     turn = await scene.begin("r1")
@@ -202,7 +202,7 @@ async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
     assert (len(packed.history.entries), packed.history.names, packed.applied) == (1, ("a",), 1)
 
 
-async def test_the_short_ways_of_a_plain_commit_write_nothing_to_a_closed_store(
+async def test_the_fast_paths_of_plain_commits_write_nothing_to_a_closed_store(
     url: str, store: PostgresStore, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
@@ -237,7 +237,7 @@ async def test_a_transaction_with_an_older_snapshot_does_not_get_past_the_seal(
             store.transactions.enqueue(connection, [new_run("r1")])
 
 
-async def test_transactional_steps_are_refused_before_their_work(url: str, store: PostgresStore, scene: Scene) -> None:
+async def test_transactional_steps_are_rejected_before_their_work(url: str, store: PostgresStore, scene: Scene) -> None:
     turn = await scene.begin("r1")
     _end_leases(url)
     await store.transfers.seal("t1", "there")
@@ -254,7 +254,7 @@ async def test_transactional_steps_are_refused_before_their_work(url: str, store
     assert done == []
 
 
-async def test_blobs_that_were_put_are_refused_and_do_not_stand_in_the_way_of_unsealing(store: PostgresStore) -> None:
+async def test_rejected_blobs_do_not_prevent_unsealing(store: PostgresStore) -> None:
     await store.transfers.seal("t1", "there")
     name = store.blobs.put(b"large" * 1_000)
 
@@ -268,9 +268,7 @@ async def test_blobs_that_were_put_are_refused_and_do_not_stand_in_the_way_of_un
     assert store.blobs.get(name) == b"large" * 1_000
 
 
-async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(
-    url: str, scene: Scene, connection: Connection
-) -> None:
+async def test_an_attempt_to_seal_does_not_block_a_store_in_use(url: str, scene: Scene, connection: Connection) -> None:
     """The refusal does not wait for those who are in the store, and so nobody waits behind it."""
     connection.execute_now("begin")
     connection.call_now(calls.BEGIN_WORK, calls.BEGIN_WORK.values(None, Instant(0), ()))
@@ -283,27 +281,27 @@ async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(
 # --- what comes ---
 
 
-async def test_a_text_that_cannot_be_stored_is_named(store: PostgresStore) -> None:
+async def test_the_item_with_an_unstorable_text_is_named(store: PostgresStore) -> None:
     await store.transfers.expect("t1", "here", since=Instant(0))
     held = PackedSignal(1, SignalId("s1"), None, "k", "go\x00", None, b"", Instant(1), False, None, None)
 
     with pytest.raises(TransferError, match="signal s1 cannot be stored in the destination"):
-        await store.transfers.unpack("t1", Parcel(signals=(held,)))
+        await store.transfers.unpack("t1", TransferBatch(signals=(held,)))
     assert (await store.transfers.manifest()).signals == 0
 
 
-async def test_the_one_that_meets_another_ones_number_is_named(store: PostgresStore) -> None:
+async def test_the_item_with_a_taken_number_is_named(store: PostgresStore) -> None:
     await store.transfers.expect("t1", "here", since=Instant(0))
     one = PackedSignal(1, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
     two = one._replace(number=2, signal_id=SignalId("s2"))
-    await store.transfers.unpack("t1", Parcel(signals=(one, one)))
+    await store.transfers.unpack("t1", TransferBatch(signals=(one, one)))
 
     with pytest.raises(TransferError, match="signal s3 is already in the destination"):
-        await store.transfers.unpack("t1", Parcel(signals=(one, two, two._replace(signal_id=SignalId("s3")))))
+        await store.transfers.unpack("t1", TransferBatch(signals=(one, two, two._replace(signal_id=SignalId("s3")))))
     assert (await store.transfers.manifest()).signals == 1
 
 
-async def test_a_mark_of_another_store_is_refused(store: PostgresStore) -> None:
+async def test_a_mark_of_another_store_is_rejected(store: PostgresStore) -> None:
     await store.transfers.seal("t1", "there")
 
     with pytest.raises(ValueError, match="no batch ends at"):
@@ -316,10 +314,10 @@ async def test_runs_keep_the_order_in_which_they_came(store: PostgresStore) -> N
         await store.runs.create([new_run(name)])
     await store.transfers.seal("t1", "there")
 
-    parcel = await store.transfers.pack(limit=9)
-    assert [one.run.run_id for one in parcel.runs] == names[:9]
-    parcel = await store.transfers.pack(parcel.next, limit=9)
-    assert [RunId(one.run.run_id) for one in parcel.runs] == names[9:18]
+    batch = await store.transfers.pack(limit=9)
+    assert [one.run.run_id for one in batch.runs] == names[:9]
+    batch = await store.transfers.pack(batch.next, limit=9)
+    assert [RunId(one.run.run_id) for one in batch.runs] == names[9:18]
 
 
 @pytest.fixture
@@ -340,18 +338,18 @@ def restricted(url: str, store: PostgresStore) -> Iterator[str]:
         connection.execute(f"drop role {role}".encode())
 
 
-async def test_a_role_that_may_only_take_numbers_moves_too(restricted: str) -> None:
+async def test_a_role_with_usage_of_sequences_can_unpack(restricted: str) -> None:
     store = PostgresStore(system_environment(), restricted)
     await store.open()
     held = PackedSignal(700, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
 
     await store.transfers.expect("t1", "here", since=Instant(0))
-    await store.transfers.unpack("t1", Parcel(signals=(held,), given=Given(receipts=30, owed=20)))
+    await store.transfers.unpack("t1", TransferBatch(signals=(held,), highest=HighestNumbers(receipts=30, owed=20)))
     await store.transfers.accept("t1")
     await store.signals.deliver([new_signal("s2", "k", hold=True)])
     await store.transfers.seal("t2", "there")
-    parcel = await store.transfers.pack(limit=9)
+    batch = await store.transfers.pack(limit=9)
     await store.close()
 
-    assert [one.number for one in parcel.signals] == [700, 701]
-    assert parcel.given == Given(receipts=30, owed=20)
+    assert [one.number for one in batch.signals] == [700, 701]
+    assert batch.highest == HighestNumbers(receipts=30, owed=20)

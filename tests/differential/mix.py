@@ -89,11 +89,11 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
             views.list_audit,
             views.list_definitions,
             views.tally_runs,
-            views.census,
+            views.count_unfinished,
             views.next_wake,
             views.has_stranded,
             views.has_stranded,
-            views.outlook,
+            views.upcoming_work,
             views.orphans,
         )
     ),

@@ -19,7 +19,7 @@ from stepwell.model.outbox import Owed, Settled, Unsent
 from stepwell.model.runs import Inbox
 from stepwell.model.signals import Redelivery, Refusal, Reply, Signal
 from stepwell.model.workers import Renewed
-from stepwell.stores.base.parcels import OpenWait, PackedEvent, PackedReceipt, PackedSignal
+from stepwell.stores.base.packed_items import OpenWait, PackedEvent, PackedReceipt, PackedSignal
 from stepwell.stores.base.views import Detail
 
 Kind = Literal["signal", "event", "outbox", "publication", "wait"]

@@ -100,7 +100,7 @@ async def open_postgres(place: Place) -> AsyncIterator[Opened]:
     """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as people have it."""
     url = cleared_url(None, "connections=3" if place.is_second else "")  # another query is another database
     pool = None if place.seed % _THREADS_EVERY == 0 else InlinePool(parse_address(url))
-    store = PostgresStore(place.environment, url, told=place.clock, pool=pool)
+    store = PostgresStore(place.environment, url, test_clock=place.clock, pool=pool)
     await store.open()
 
     async def enqueue(runs: Sequence[NewRun]) -> list[Created]:

@@ -29,7 +29,7 @@ SEEDS = (*range(1, 16), 40)  # the last one with threads
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_store_answers_alike_and_shows_the_same(seed: int) -> None:
+def test_all_stores_give_the_same_answers_and_show_the_same(seed: int) -> None:
     report = run_seed(seed, OPERATIONS_PER_SEED, tuple(STORES))
 
     assert report.divergence == ""
@@ -95,7 +95,7 @@ def add_store(monkeypatch: pytest.MonkeyPatch, name: str, flaw: Flaw) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_store_that_leaves_gaps_between_its_numbers_is_alike(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_gaps_between_numbers_are_not_a_difference(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     add_store(monkeypatch, "gapped", GAPPED)
 
     report = run_seed(seed, OPERATIONS_PER_SEED, ("memory", "gapped"))
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_operations_whatever_the_hash_seed() -> Non
     assert first == second
 
 
-def test_every_method_of_the_contract_has_to_be_seen_at_work() -> None:
+def test_every_method_of_the_contract_must_be_used() -> None:
     assert [method for method, _ in required(SOMETHING_FROM)] == methods()
     assert set(required(SOMETHING_FROM)) < set(required(EVERYTHING_FROM))
     assert {"runs.apply", "signals.redeliver", "events.publish", "outbox.settle", "views.orphans"} < set(methods())
@@ -158,7 +158,7 @@ def test_every_method_of_the_contract_has_to_be_seen_at_work() -> None:
     ("operations", "left_out"),
     [(SOMETHING_FROM, ("runs.retry", "retried")), (EVERYTHING_FROM, ("runs.retry", "failed child retried"))],
 )
-def test_a_campaign_that_left_something_out_fails_and_says_what(operations: int, left_out: tuple[str, str]) -> None:
+def test_a_campaign_that_missed_something_fails_and_names_it(operations: int, left_out: tuple[str, str]) -> None:
     everything = Counter(required(EVERYTHING_FROM))
     whole, partial, small = Totals(("memory",)), Totals(("memory",)), Totals(("memory",))
     whole.add(Report(1, operations, facts=everything))

@@ -13,7 +13,7 @@ from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.stores.base.parcels import Item, PackedRun, Parcel
+from stepwell.stores.base.packed_items import Item, PackedRun, TransferBatch
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import TransferStore
 from tests.differential.differences import differences
@@ -21,7 +21,7 @@ from tests.differential.runs import is_crowded
 from tests.differential.stores import Opened
 from tests.differential.world import Divergence, Handle, Operation, World
 
-_DECODER = msgspec.json.Decoder(Parcel)
+_DECODER = msgspec.json.Decoder(TransferBatch)
 _LONGER_THAN_ANY_LEASE = "1h"
 
 
@@ -59,7 +59,7 @@ async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[
 
     since = world.now
     await do("expect", lambda handle: there(handle).expect("t1", "here", since=since))
-    await do("unpack", lambda handle: _copy(here(handle), there(handle), parcels_max=2))
+    await do("unpack", lambda handle: _copy(here(handle), there(handle), batches_max=2))
     await do("reject", lambda handle: there(handle).reject("t1"))
     await do("expect", lambda handle: there(handle).expect("t1", "here", since=since))
     await do("unpack", lambda handle: _copy(here(handle), there(handle)))
@@ -103,12 +103,12 @@ def _is_movable(run: Run) -> bool:
     return is_at_rest and (goes_on or run.status in TERMINAL)
 
 
-async def _copy(source: TransferStore, destination: TransferStore, parcels_max: int = 1_000_000) -> None:
+async def _copy(source: TransferStore, destination: TransferStore, batches_max: int = 1_000_000) -> None:
     mark = ""
-    for _ in range(parcels_max):
-        parcel = _DECODER.decode(msgspec.json.encode(await source.pack(mark, limit=5)))
-        await destination.unpack("t1", parcel)
-        mark = parcel.next
+    for _ in range(batches_max):
+        batch = _DECODER.decode(msgspec.json.encode(await source.pack(mark, limit=5)))
+        await destination.unpack("t1", batch)
+        mark = batch.next
         if not mark:
             break
 

@@ -184,14 +184,14 @@ def tally_runs(_: World) -> Operation:
     return _read("tally_runs", call=lambda views: views.tally_runs())
 
 
-def census(_: World) -> Operation:
+def count_unfinished(_: World) -> Operation:
     """What has not ended."""
 
     async def call(views: Any) -> Any:
-        found = await views.census()
+        found = await views.count_unfinished()
         return sorted(found.runs.items()), found.due, found.due_since
 
-    return _read("census", call=call)
+    return _read("count_unfinished", call=call)
 
 
 def next_wake(world: World) -> Operation:
@@ -205,10 +205,10 @@ def has_stranded(_: World) -> Operation:
     return _read("has_stranded", call=lambda views: views.has_stranded())
 
 
-def outlook(world: World) -> Operation:
+def upcoming_work(world: World) -> Operation:
     """What a worker with nothing to do wants to know."""
     flows = world.chance.choice([FLOWS, FLOWS[:1], ()])
-    return _read("outlook", flows, call=lambda views: views.outlook(flows))
+    return _read("upcoming_work", flows, call=lambda views: views.upcoming_work(flows))
 
 
 def orphans(_: World) -> Operation:

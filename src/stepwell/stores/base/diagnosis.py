@@ -70,7 +70,7 @@ def failure(check: str, found: str, *, why: str, fix: str, remedy: Remedy | None
     return Finding(check, Verdict.FAIL, found, why, fix, remedy)
 
 
-def met(check: str, error: StepwellError) -> Finding:
+def from_error(check: str, error: StepwellError) -> Finding:
     """The finding for an error that a check met."""
     return Finding(check, Verdict.FAIL, f"{error.code} {error.title}", error.why, error.fix)
 
@@ -208,7 +208,7 @@ def judge_errors(check: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except StepwellError as error:
-        return met(check, error)
+        return from_error(check, error)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.errors import EncryptedStoreError
 
 
-def plain_writer() -> EncryptedStoreError:
+def plaintext_refused() -> EncryptedStoreError:
     """A process without a key tries to write a value to a database that holds encrypted values."""
     return EncryptedStoreError(
         "this database holds encrypted values, and this process would write values in the clear",

@@ -25,7 +25,7 @@ from stepwell.errors import (
 )
 
 
-class Fate(Enum):
+class FaultClass(Enum):
     """What happens to a request that met an error."""
 
     FINAL = "final"  # nothing was written; the store would reject a repetition too
@@ -33,10 +33,10 @@ class Fate(Enum):
     IN_DOUBT = "in doubt"  # it may have been written: repeat the request and reconcile claims
 
 
-FINAL, RETRIED, IN_DOUBT = Fate.FINAL, Fate.RETRIED, Fate.IN_DOUBT
+FINAL, RETRIED, IN_DOUBT = FaultClass.FINAL, FaultClass.RETRIED, FaultClass.IN_DOUBT
 
 # The first class that matches counts. Any other error is final.
-_ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
+_ERRORS: Final[tuple[tuple[type[Exception], FaultClass], ...]] = (
     (StoreFullError, RETRIED),
     (StoreUnavailableError, IN_DOUBT),
     (CorruptRecordError, FINAL),
@@ -53,7 +53,7 @@ _ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
 )
 
 # SQLSTATEs of PostgreSQL: the full state has precedence over its class (the first two characters).
-SQLSTATES: Final[dict[str, Fate]] = {
+SQLSTATES: Final[dict[str, FaultClass]] = {
     "": IN_DOUBT,  # an error of the driver: the connection is lost, or the server did not answer in time
     "08": IN_DOUBT,  # connections
     "0A": RETRIED,  # a prepared statement whose tables have changed
@@ -82,7 +82,7 @@ SQLSTATES: Final[dict[str, Fate]] = {
 }
 
 # Primary result codes of SQLite. Any other code is in doubt.
-SQLITE_CODES: Final[dict[str, Fate]] = {
+SQLITE_CODES: Final[dict[str, FaultClass]] = {
     "SQLITE_AUTH": RETRIED,
     "SQLITE_CANTOPEN": RETRIED,
     "SQLITE_CONSTRAINT": FINAL,
@@ -97,24 +97,24 @@ SQLITE_CODES: Final[dict[str, Fate]] = {
 }
 
 
-def fate_of(error: BaseException) -> Fate:
+def classify(error: BaseException) -> FaultClass:
     """Classify the error that a request met."""
-    for kind, fate in _ERRORS:
+    for kind, fault_class in _ERRORS:
         if isinstance(error, kind):
-            return fate
+            return fault_class
     return FINAL
 
 
 def is_final(error: BaseException) -> bool:
     """Whether repeating the request is pointless."""
-    return fate_of(error) is FINAL
+    return classify(error) is FINAL
 
 
-def fate_of_sqlstate(state: str) -> Fate:
+def classify_sqlstate(state: str) -> FaultClass:
     """Classify a SQLSTATE."""
     return SQLSTATES.get(state) or SQLSTATES.get(state[:2], FINAL)
 
 
-def fate_of_sqlite(code: str) -> Fate:
+def classify_sqlite(code: str) -> FaultClass:
     """Classify a primary result code (`SQLITE_BUSY`)."""
     return SQLITE_CODES.get(code, IN_DOUBT)

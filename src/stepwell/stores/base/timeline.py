@@ -93,7 +93,7 @@ class Timeline:
             self._follow(Anchor(due, uptime, anchor.boot, divisor), clock)  # the same time, from a later point
         return now
 
-    def lift(self, floor: Instant, clock: Clock) -> None:
+    def raise_floor(self, floor: Instant, clock: Clock) -> None:
         """Show no earlier instant than this from now on. The caller stores the anchor."""
         self.shown = max(self.shown, floor)
         self._follow(Anchor(self.shown, clock.uptime(), clock.boot, self.anchor.divisor), clock)

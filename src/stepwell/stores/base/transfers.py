@@ -12,7 +12,7 @@
 The two are never open at the same time, so no run continues in both. Each transition can be repeated with the same
 transfer id, so an interrupted move can be resumed. `unseal` and `reject` undo the first two transitions.
 
-`stepwell.stores.base.parcels` describes what is packed.
+`stepwell.stores.base.packed_items` describes what is packed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.errors import StoreInUseError, StoreSealedError, TransferError
 from stepwell.model.workers import Worker
-from stepwell.stores.base.parcels import Item, PackedRun, Parcel, name_of
+from stepwell.stores.base.packed_items import Item, PackedRun, TransferBatch, name_of
 
 
 class SealKind(StrEnum):
@@ -100,9 +100,9 @@ class TransferStore(Protocol):
         """
         ...
 
-    async def pack(self, after: str = "", *, limit: int) -> Parcel:
+    async def pack(self, after: str = "", *, limit: int) -> TransferBatch:
         """The next batch: items of one kind, at most `limit`; only the last batch may be empty. A batch ends early when
-        it reaches `PARCEL_BYTES`.
+        it reaches `BATCH_BYTES`.
 
         `after` is the `next` of the previous batch. The order is: blobs by name, events by number, runs in creation
         order, chunks by run (in creation order), stream (by code points) and offset, signals by number, outbox rows by
@@ -136,9 +136,9 @@ class TransferStore(Protocol):
         """
         ...
 
-    async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
+    async def unpack(self, transfer_id: str, batch: TransferBatch) -> None:
         """Add the contents of a batch unchanged, in one transaction. This has no other effects: no run takes over a
-        held signal or is woken. From then on the store assigns no number up to those in `TransferBatch.given`.
+        held signal or is woken. From then on the store assigns no number up to those in `TransferBatch.highest`.
 
         Runs are created in the order of the batch. Items that are there already and are identical are skipped. Raises
         `TransferError`, and nothing is written, if an item is there with another content, if its run or event is
@@ -219,7 +219,7 @@ def differs(item: Item) -> TransferError:
     )
 
 
-def homeless(item: Item) -> TransferError:
+def unattached(item: Item) -> TransferError:
     """An item refers to a run or an event that is missing."""
     return TransferError(
         f"{name_of(item)} arrived before the run or event that it belongs to",

@@ -82,7 +82,7 @@ class Tally(NamedTuple):
     last_at: Instant  # when one of them was last created, started or ended
 
 
-class Census(NamedTuple):
+class UnfinishedCounts(NamedTuple):
     """How many runs have not ended."""
 
     runs: Mapping[RunStatus, int]  # by status; statuses without runs are left out
@@ -90,12 +90,12 @@ class Census(NamedTuple):
     due_since: Instant | None  # since when the oldest of these may be claimed
 
 
-class Outlook(NamedTuple):
+class UpcomingWork(NamedTuple):
     """What an idle worker needs to know."""
 
     next_wake: Instant | None  # the earliest `wake_at` among the runs that it serves and may claim
     has_stranded: bool  # whether `rescue` would find a run
-    lapses_at: Instant | None  # when the first live lease expires, unless it is renewed
+    lease_ends_at: Instant | None  # when the first live lease expires, unless it is renewed
 
 
 class ViewStore(Protocol):
@@ -182,7 +182,7 @@ class ViewStore(Protocol):
         """
         ...
 
-    async def census(self) -> Census:
+    async def count_unfinished(self) -> UnfinishedCounts:
         """Counts of the runs that have not ended, from indexes; for monitors that ask every few seconds."""
         ...
 
@@ -196,7 +196,7 @@ class ViewStore(Protocol):
         """Whether `rescue` would find a run. Writes nothing."""
         ...
 
-    async def outlook(self, definitions: Collection[str]) -> Outlook:
+    async def upcoming_work(self, definitions: Collection[str]) -> UpcomingWork:
         """`next_wake` and `has_stranded` in one read, and when the first lease expires. Writes nothing."""
         ...
 

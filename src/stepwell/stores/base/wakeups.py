@@ -40,7 +40,7 @@ class Wakeups(Protocol):
         ...
 
 
-class Hub:
+class HintHub:
     """Delivers hints to the listeners of one process."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Hub:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def tell(self, hint: Hint) -> None:
+    def notify(self, hint: Hint) -> None:
         """Call all listeners."""
         for listener in tuple(self._listeners):
             listener(hint)

@@ -43,7 +43,7 @@ class PostgresBlobs:
             bytes.fromhex(name)
         except ValueError:
             raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
-        content = self._database.look(READ_BLOB, name)
+        content = self._database.read_now(READ_BLOB, name)
         if content is None:
             raise LookupError(f"there is no blob {name}")
         if hashlib.sha256(content).hexdigest() != name:

@@ -28,9 +28,18 @@ from stepwell.model.signals import Delivered, Question
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.damage import FIX, UNREADABLE, cause_of, corrupt, salvage, salvage_claimed
-from stepwell.stores.base.parcels import Parcel
+from stepwell.stores.base.packed_items import TransferBatch
 from stepwell.stores.base.transfers import Manifest, Seal
-from stepwell.stores.base.views import Audit, Census, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
+from stepwell.stores.base.views import (
+    Audit,
+    Detail,
+    HeldSignal,
+    StepProgress,
+    Tally,
+    UnfinishedCounts,
+    UnreadSignal,
+    UpcomingWork,
+)
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
 from stepwell.stores.sql.shapes import BEHIND_ENTRIES
@@ -97,10 +106,10 @@ class Call(Generic[T]):
         if self._encrypted is None:
             self._encrypted = copy(self)
             self._encrypted.name = f"{self.name} encrypted"
-            self._encrypted.text = self.saying("encrypted")
+            self._encrypted.text = self.with_value_kind("encrypted")
         return self._encrypted
 
-    def saying(self, values: str) -> str:
+    def with_value_kind(self, values: str) -> str:
         """The statement that also declares the kind of the values, which `enter` reads."""
         told = f"select set_config('stepwell.values', '{values}', true)"
         return f"with told as materialized ({told}) select {{f}}.{self.name}({self.placeholders}) from told"
@@ -134,12 +143,12 @@ class Opening(NamedTuple):
     identity: int  # of the database; it never changes
 
 
-class LookIn(Call[Opening]):
+class OpeningQuery(Call[Opening]):
     """The query of `Opening`. It runs once, so it is not prepared."""
 
     def __init__(self) -> None:
-        super().__init__("look_in", "", msgspec.json.Decoder(Opening).decode)
-        self.text = SQL["opening.look_in"]
+        super().__init__("read_opening", "", msgspec.json.Decoder(Opening).decode)
+        self.text = SQL["opening.read_opening"]
         self.is_kept = False
 
 
@@ -190,7 +199,7 @@ def _claimed_one(row: msgspec.Raw) -> Claimed:
 def valueless(name: str, parameters: str, result: Any) -> Transition[Any]:
     """A function that writes no value of a run, so a process without the encryption key may call it."""
     call = transition(name, parameters, result)
-    call.text = call.saying("none")
+    call.text = call.with_value_kind("none")
     return call
 
 
@@ -271,9 +280,9 @@ Moved: TypeAlias = list[tuple[RunId, int, bool]]  # with the revision, and wheth
 AppliedAll: TypeAlias = tuple[Revisions, Moved, list[Applied]]
 Rescued: TypeAlias = tuple[list[RunId], list[Poisoned]]
 Rows: TypeAlias = list[msgspec.Raw]
-Mail: TypeAlias = tuple[list[Delivered], list[Claimed]]
-MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
-News: TypeAlias = tuple[list[Publication], list[Claimed]]
+DeliverResult: TypeAlias = tuple[list[Delivered], list[Claimed]]
+DeliverOrCreateResult: TypeAlias = tuple[Created, Delivered, list[Claimed]]
+PublishResult: TypeAlias = tuple[list[Publication], list[Claimed]]
 
 # A time as the result: all runs are new, and were claimed at that time.
 CREATE: Transition[list[Created] | Instant] = transition("create_runs", "jsonb jsonb", list[Created] | Instant)
@@ -306,12 +315,12 @@ RELINQUISH: Transition[list[RunId]] = valueless("relinquish", "text jsonb", list
 REGISTER: Transition[Worker] = transition("register", "jsonb", Worker)
 RENEW: Transition[Renewed] = transition("renew", "text bigint", Renewed)
 RETIRE: Transition[None] = valueless("retire", "text", None)
-DELIVER: Transition[Mail] = claiming("deliver", "jsonb jsonb", Mail, tuple[list[Delivered], Rows])
-DELIVER_OR_CREATE: Transition[MailOrRun] = claiming(
-    "deliver_or_create", "jsonb jsonb jsonb", MailOrRun, tuple[Created, Delivered, Rows]
+DELIVER: Transition[DeliverResult] = claiming("deliver", "jsonb jsonb", DeliverResult, tuple[list[Delivered], Rows])
+DELIVER_OR_CREATE: Transition[DeliverOrCreateResult] = claiming(
+    "deliver_or_create", "jsonb jsonb jsonb", DeliverOrCreateResult, tuple[Created, Delivered, Rows]
 )
-REDELIVER: Transition[Mail] = claiming("redeliver", "jsonb jsonb", Mail, tuple[list[Delivered], Rows])
-PUBLISH: Transition[News] = claiming("publish", "jsonb jsonb", News, tuple[list[Publication], Rows])
+REDELIVER: Transition[DeliverResult] = claiming("redeliver", "jsonb jsonb", DeliverResult, tuple[list[Delivered], Rows])
+PUBLISH: Transition[PublishResult] = claiming("publish", "jsonb jsonb", PublishResult, tuple[list[Publication], Rows])
 TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
 SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
 REPLAY: Transition[int] = valueless("replay", "text text text", int)
@@ -334,7 +343,7 @@ FIND_HEAD: Call[ChainHead] = reading("find_head", "", ChainHead)
 NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
-LOOK_IN = LookIn()
+OPENING = OpeningQuery()
 FIND_MANY: Call[list[Run | None]] = Call("find_many", "jsonb", _found_runs)
 FIND_BY_PREFIX: Call[list[RunId]] = reading("find_by_prefix", "text bigint", list[RunId])
 DETAIL: Call[Detail | None] = Call("detail", "text", _detail)
@@ -352,13 +361,13 @@ LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[Kept
 LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
 LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
 TALLY_RUNS: Call[list[Tally]] = reading("tally_runs", "", list[Tally])
-CENSUS: Call[Census] = reading("census", "", Census)
+COUNT_UNFINISHED: Call[UnfinishedCounts] = reading("count_unfinished", "", UnfinishedCounts)
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
-OUTLOOK: Call[Outlook] = reading("outlook", "jsonb", Outlook)
+UPCOMING_WORK: Call[UpcomingWork] = reading("upcoming_work", "jsonb", UpcomingWork)
 FIND_SEAL: Call[Seal | None] = reading("find_seal", "", Seal | None)
 MANIFEST: Call[Manifest] = reading("manifest", "", Manifest)
-PACK: Call[Parcel] = reading("pack", "text bigint bigint", Parcel)
+PACK: Call[TransferBatch] = reading("pack", "text bigint bigint", TransferBatch)
 ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
 

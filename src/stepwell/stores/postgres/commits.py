@@ -17,7 +17,7 @@ _UNKNOWN = (None, calls.RunNumber(b""))
 async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence, all in one transaction and one round trip."""
     if len(commits) == 1:
-        return [await _apply_alone(database, commits[0], claimant)]
+        return [await _apply_single(database, commits[0], claimant)]
     plain, moving, rest = _sorted(commits)
     for commit in (*moving, *rest) if database.known else ():
         database.known.pop(commit.run_id, None)
@@ -40,7 +40,7 @@ async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant:
     return [others.get(id(commit)) or answers[commit.run_id] for commit in commits]
 
 
-async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Claimant | None) -> Applied:
+async def _apply_single(database: PostgresDatabase, commit: Commit, claimant: Claimant | None) -> Applied:
     if is_plain(commit):
         revision = await _advance(database, commit)
         if revision is not None:

@@ -29,8 +29,8 @@ from stepwell.model.signals import NewSignal, Redelivery, Refusal, Reply
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.stores.base.filters import Condition, Order
-from stepwell.stores.base.parcels import (
-    Given,
+from stepwell.stores.base.packed_items import (
+    HighestNumbers,
     OpenWait,
     PackedBlob,
     PackedChunk,
@@ -39,15 +39,29 @@ from stepwell.stores.base.parcels import (
     PackedReply,
     PackedRun,
     PackedSignal,
-    Parcel,
+    TransferBatch,
 )
 from stepwell.stores.base.views import Audit, RunFilter
 
 _MODELS: Final[tuple[Any, ...]] = (
     *(Act, Amendment, Announce, Append, Attempt, Audit, ChainHead, Claimant, Commit, Condition, Created, Cursor),
-    *(Dropped, Emit, Entry, Fence, Fork, Given, History, Hold, HoldAct, NewEvent, NewRun, NewSignal, NewWorker),
+    *(
+        Dropped,
+        Emit,
+        Entry,
+        Fence,
+        Fork,
+        HighestNumbers,
+        History,
+        Hold,
+        HoldAct,
+        NewEvent,
+        NewRun,
+        NewSignal,
+        NewWorker,
+    ),
     *(OpenWait, Order, Owed, PackedBlob, PackedChunk, PackedEvent, PackedReceipt, PackedReply, PackedRun),
-    *(PackedSignal, Parcel, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
+    *(PackedSignal, TransferBatch, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
     *(RunFilter, Settled, Unsent, Wait, WorkflowHold),
 )
 _MOVES: Final[tuple[Any, ...]] = (BeginRollback, End, Park, Pause)
@@ -65,7 +79,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "Comparison": ("relation", "number"),
     # Values that functions pass to each other.
     "Answer": ("now", "result", "hints"),
-    "Mail": ("delivered", "claimed"),
+    "DeliverResult": ("delivered", "claimed"),
     "Written": ("run_id", "revision"),
     "StoredWait": ("location", "token", "due_at", "names", "facets", "since", "limit_at", "topic", "armed"),
     "ChunkMark": ("run", "stream", "number"),

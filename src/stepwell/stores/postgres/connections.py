@@ -64,7 +64,7 @@ class AnswerTimeout:
         return self._seconds_max != float("inf")
 
 
-class TimelyConnection(psycopg.Connection[Any]):
+class TimeoutConnection(psycopg.Connection[Any]):
     """A connection for threads that waits for the server only for a limited time."""
 
     _answer_timeout: AnswerTimeout | None = None
@@ -82,14 +82,14 @@ class TimelyConnection(psycopg.Connection[Any]):
         """
         kwargs.pop("interval", None)
         try:
-            return super().wait(_timely(gen, self.answer_timeout), _SLICE_SECONDS, *args[1:], **kwargs)
+            return super().wait(_counting_slices(gen, self.answer_timeout), _SLICE_SECONDS, *args[1:], **kwargs)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
                 cancel(self, self.answer_timeout)
             raise
 
 
-def _timely(gen: Generator[Any, Any, Any], answer_timeout: AnswerTimeout) -> Generator[Any, Any, Any]:
+def _counting_slices(gen: Generator[Any, Any, Any], answer_timeout: AnswerTimeout) -> Generator[Any, Any, Any]:
     """Run the driver's generator, and count the slices without data, for which the driver sends zero."""
     answer_timeout.begin()
     ready: Any = None
@@ -126,7 +126,7 @@ class Connection:
         self._waiting: asyncio.Future[None] | None = None
         self._poll = select.poll()
         self._until: float | None = None  # by the loop's clock
-        self.answer_timeout = driver.answer_timeout if isinstance(driver, TimelyConnection) else AnswerTimeout()
+        self.answer_timeout = driver.answer_timeout if isinstance(driver, TimeoutConnection) else AnswerTimeout()
         self.is_late = False  # an answer did not come in time
         self._pause = 0  # how many calls skip busy waiting, because one was slow
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -166,16 +166,16 @@ class Connection:
             self._loop = None
 
     async def call(
-        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, patience: float | None = None
+        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, timeout: float | None = None
     ) -> bytes:
         """Call a function and return its answer. If the caller is cancelled, the connection is broken.
 
         With `is_brief`, the call first polls for the answer for up to two milliseconds: if the event loop has nothing
-        else to do for the store, a round of the loop and a wake-up cost more than the wait. `patience` is how many
+        else to do for the store, a round of the loop and a wake-up cost more than the wait. `timeout` is how many
         seconds the answer may take.
         """
         is_done = False
-        self._be_patient(patience)
+        self._set_deadline(timeout)
         try:
             if self.prepares and call.is_kept:
                 name = self._prepared.get(call.name)
@@ -197,10 +197,10 @@ class Connection:
             if not is_done:
                 self.is_broken = True
 
-    async def execute(self, statement: str, *, patience: float | None = None) -> None:
+    async def execute(self, statement: str, *, timeout: float | None = None) -> None:
         """Run a statement without parameters or rows."""
         is_done = False
-        self._be_patient(patience)
+        self._set_deadline(timeout)
         try:
             self._pgconn.send_query(statement.encode())
             await self._results()
@@ -212,8 +212,8 @@ class Connection:
             if not is_done:
                 self.is_broken = True
 
-    def _be_patient(self, patience: float | None) -> None:
-        self._until = None if patience is None or self._loop is None else self._loop.time() + patience
+    def _set_deadline(self, timeout: float | None) -> None:
+        self._until = None if timeout is None or self._loop is None else self._loop.time() + timeout
 
     async def _prepare(self, call: Call[Any]) -> bytes:
         name = self._prepared[call.name] = call.name.encode()
@@ -327,11 +327,11 @@ class Connection:
             self._note_broken(error)
             raise translate(error, self._where) from error
 
-    def execute_now(self, text: str, *, patience: float | None = None) -> None:
+    def execute_now(self, text: str, *, timeout: float | None = None) -> None:
         """Run statements without parameters or rows, in the caller's thread."""
         try:
             self._pgconn.send_query(text.encode())
-            self._results_now(patience)
+            self._results_now(timeout)
             self._check_server()
         except psycopg.Error as error:
             self._note_broken(error)
@@ -341,14 +341,14 @@ class Connection:
         is_busy = self._pgconn.transaction_status in (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
         self.is_broken |= is_busy or self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
 
-    def _results_now(self, patience: float | None = None) -> pq.abc.PGresult:
+    def _results_now(self, timeout: float | None = None) -> pq.abc.PGresult:
         """`_results` for a thread. It checks the time limit regularly, so it does not wait permanently for a silent
         server.
         """
         pgconn, answer_timeout = self._pgconn, self.answer_timeout
         poll = select.poll()
         poll.register(pgconn.socket, select.POLLIN)
-        answer_timeout.begin(patience)
+        answer_timeout.begin(timeout)
         last: pq.abc.PGresult | None = None
         try:
             while pgconn.flush():

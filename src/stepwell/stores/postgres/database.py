@@ -15,7 +15,7 @@ from stepwell.ids import RunId
 from stepwell.model.workers import Fence
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.stores.postgres.blobs import NewBlobs
-from stepwell.stores.postgres.calls import LOOK_IN, STORE_BLOBS, Call, Hints, Opening, RunNumber, Statement
+from stepwell.stores.postgres.calls import OPENING, STORE_BLOBS, Call, Hints, Opening, RunNumber, Statement
 from stepwell.stores.postgres.faults import ConflictError, unavailable
 from stepwell.stores.postgres.migrator import is_newest
 from stepwell.stores.postgres.pool import Pool
@@ -29,43 +29,45 @@ _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.002, 0.2
 class PostgresDatabase:
     """Calls transitions and reads, and learns the time from the answers.
 
-    Tests pass a `told` clock, which then is the time; otherwise the server's clock is.
+    Tests pass a `test_clock` clock, which then is the time; otherwise the server's clock is.
     """
 
-    def __init__(self, pool: Pool, environment: Environment, where: str, told: Clock | None = None) -> None:
+    def __init__(self, pool: Pool, environment: Environment, where: str, test_clock: Clock | None = None) -> None:
         self.pool = pool
         self.where = where
         self.environment = environment
         self.blobs = NewBlobs()
         self.encrypts = False  # values that this handle writes are encrypted
         self.known: dict[RunId, tuple[Fence, RunNumber]] = {}  # runs whose plain commits take the fastest path
-        self._told = told
+        self._test_clock = test_clock
         self._clock = environment.clock
-        self._times = pool.times
+        self._server_clock = pool.server_clock
 
     def now(self) -> Instant:
         """The server's clock, as far as this process knows it."""
-        times = self._times
-        return times.show(times.estimate(self._clock.monotonic()) if self._told is None else self._told.now())
+        server_clock = self._server_clock
+        return server_clock.show(
+            server_clock.estimate(self._clock.monotonic()) if self._test_clock is None else self._test_clock.now()
+        )
 
     async def open(self, prepare: Callable[[], None]) -> int:
         """Connect, prepare the database if anything is missing, and learn the time. Returns the database's identity."""
         await self.pool.open()
         try:
-            found = await self._look_in()
+            found = await self._read_opening()
             if found is None:
-                await self.pool.beside(prepare)
-                found = await self.read(LOOK_IN)
+                await self.pool.run_blocking(prepare)
+                found = await self.read(OPENING)
         except BaseException:
             await self.pool.close()
             raise
         self._note_time(found.now)
         return found.identity
 
-    async def _look_in(self) -> Opening | None:
+    async def _read_opening(self) -> Opening | None:
         """The state of the database, in one query; None unless it clearly is what this release needs."""
         try:
-            found = await self.read(LOOK_IN)
+            found = await self.read(OPENING)
         except StoreUnavailableError:
             raise
         except (StepwellError, ValueError, msgspec.MsgspecError):
@@ -74,7 +76,7 @@ class PostgresDatabase:
 
     async def read(self, call: Call[T], *arguments: Any) -> T:
         """Call a function that only reads."""
-        return call.decode(await self._surely(call, arguments, is_urgent=False))
+        return call.decode(await self._retrying(call, arguments, is_urgent=False))
 
     async def put(self, call: Call[T], *arguments: Any) -> T:
         """Call a transition that has no hints and whose time does not matter."""
@@ -91,7 +93,7 @@ class PostgresDatabase:
         except ConflictError:
             return None  # the caller then takes the slow path
 
-    async def say(self, call: Call[Any], *arguments: Any) -> None:
+    async def call_once(self, call: Call[Any], *arguments: Any) -> None:
         """Call once; conflicts are not repeated."""
         await self.pool.call(call, self.values(call, arguments))
 
@@ -100,13 +102,13 @@ class PostgresDatabase:
         if not self.blobs.is_empty:
             await self._store_blobs()
         call = call.encrypted if self.encrypts else call
-        now, result, hints = call.decode(await self._surely(call, arguments, is_urgent=is_urgent))
+        now, result, hints = call.decode(await self._retrying(call, arguments, is_urgent=is_urgent))
         self._note_time(now)
         if hints:
-            self.tell_all(hints)
+            self.notify_all(hints)
         return result
 
-    def look(self, call: Call[T], *arguments: Any) -> T:
+    def read_now(self, call: Call[T], *arguments: Any) -> T:
         """`read` for a caller that cannot await."""
         for _ in range(_CONFLICTS_MAX):
             try:
@@ -117,11 +119,11 @@ class PostgresDatabase:
 
     def values(self, call: Call[Any], arguments: tuple[Any, ...]) -> list[bytes | None]:
         """The parameters of a call at this moment."""
-        told, seen = None, self._times.seen
-        if self._told is not None:
-            told, seen = self._told.now(), max(self._times.shown, seen)
+        test_clock, seen = None, self._server_clock.seen
+        if self._test_clock is not None:
+            test_clock, seen = self._test_clock.now(), max(self._server_clock.shown, seen)
         try:
-            return call.values(told, seen, arguments)
+            return call.values(test_clock, seen, arguments)
         except UnicodeEncodeError as error:
             raise ValueError(f"a text cannot be stored: {error.reason}") from error
 
@@ -131,7 +133,7 @@ class PostgresDatabase:
         self._note_time(now)
         return result, hints
 
-    def tell_all(self, hints: Hints) -> None:
+    def notify_all(self, hints: Hints) -> None:
         """Send hints to all listeners, each kind once."""
         kinds: dict[HintKind, dict[RunId, None]] = {}
         for kind, run_id in hints:
@@ -140,17 +142,17 @@ class PostgresDatabase:
                 runs[run_id] = None
         for kind, runs in kinds.items():
             hint = Hint(kind, tuple(runs))
-            for tell in tuple(self.pool.listeners):
-                tell(hint)
+            for notify in tuple(self.pool.listeners):
+                notify(hint)
 
     async def _store_blobs(self) -> None:
         """Store the planned payloads before any row that may refer to them."""
         names, rows = self.blobs.take()
         call = STORE_BLOBS.encrypted if self.encrypts else STORE_BLOBS
-        call.decode(await self._surely(call, (rows,), is_urgent=False))
+        call.decode(await self._retrying(call, (rows,), is_urgent=False))
         self.blobs.stored(names)
 
-    async def _surely(self, call: Call[Any], arguments: tuple[Any, ...], *, is_urgent: bool) -> bytes:
+    async def _retrying(self, call: Call[Any], arguments: tuple[Any, ...], *, is_urgent: bool) -> bytes:
         """Call a function, and repeat it while other transitions conflict."""
         pause, until = _PAUSE_SECONDS, float("inf")
         for _ in range(_CONFLICTS_MAX):
@@ -158,7 +160,7 @@ class PostgresDatabase:
                 return await self.pool.call(call, self.values(call, arguments), is_urgent=is_urgent)
             except ConflictError:
                 now = self._clock.monotonic()
-                until = min(until, now + (self.pool.patience_urgent if is_urgent else self.pool.patience))
+                until = min(until, now + (self.pool.urgent_timeout if is_urgent else self.pool.timeout))
                 if now >= until:
                     break
                 # A random pause, so that the conflicting calls do not meet again.
@@ -167,7 +169,7 @@ class PostgresDatabase:
         raise _overrun(self.where)
 
     def _note_time(self, now: Instant) -> None:
-        self._times.note(now, self._clock.monotonic())
+        self._server_clock.note(now, self._clock.monotonic())
 
 
 def _overrun(where: str) -> StoreUnavailableError:

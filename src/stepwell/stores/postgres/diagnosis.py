@@ -20,6 +20,7 @@ from stepwell.stores.base.diagnosis import (
     Remedy,
     failure,
     fine,
+    from_error,
     ids_between,
     judge_audit,
     judge_backlog,
@@ -29,11 +30,10 @@ from stepwell.stores.base.diagnosis import (
     judge_size,
     judge_stranded,
     judge_workers,
-    met,
     warning,
 )
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
-from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.faults import to_store_error
 from stepwell.stores.postgres.migrator import check_ready, check_server
 from stepwell.stores.postgres.sessions import is_pooled, open_connection
 from stepwell.stores.postgres.texts import SQL, functions_schema, quoted, render
@@ -65,7 +65,7 @@ class Target:
         try:
             return self.connection.execute(text.encode(), parameters or None).fetchall()
         except psycopg.Error as error:
-            raise in_words(error, self.address.where) from error
+            raise to_store_error(error, self.address.where) from error
 
     @cached_property
     def is_pooled(self) -> bool:
@@ -85,27 +85,27 @@ class PostgresDiagnosis:
         try:
             connection = open_connection(self._address)
         except StepwellError as error:
-            yield met("connection", error)
+            yield from_error("connection", error)
             return
         with connection:
             target = Target(self._address, connection, self._clock)
-            for check in _THE_SERVER:
-                yield _look(check, target)
-            yield (schema := _look(check_schema, target))
-            yield _look(check_rights, target)
+            for check in _SERVER_CHECKS:
+                yield _run_check(check, target)
+            yield (schema := _run_check(check_schema, target))
+            yield _run_check(check_rights, target)
             if schema.verdict == "ok":
-                for check in _THE_TABLES:
-                    yield _look(check, target)
+                for check in _TABLE_CHECKS:
+                    yield _run_check(check, target)
 
 
-def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
+def _run_check(check: Callable[[Target], Finding], target: Target) -> Finding:
     name = check.__name__.removeprefix("check_")
 
     def once() -> Finding:
         try:
             return check(target)
         except psycopg.Error as error:
-            raise in_words(error, target.address.where) from error
+            raise to_store_error(error, target.address.where) from error
 
     return judge_errors(name, once)
 
@@ -259,7 +259,7 @@ def check_schema(target: Target) -> Finding:
     try:
         found = check_ready(target.connection, address.schema, address.where)
     except SchemaMissingError as error:
-        return met("schema", error)._replace(why="nothing can be stored without them", remedy=Remedy.MIGRATE)
+        return from_error("schema", error)._replace(why="nothing can be stored without them", remedy=Remedy.MIGRATE)
     [(releases,)] = target.ask("released", pattern=f"^{address.schema}_[0-9a-f]{{10}}$")
     others = f"; functions of other releases: {releases - 1}" if releases > 1 else ""
     return fine("schema", f"{address.schema}: version {found.version}, with the functions of this release{others}")
@@ -304,7 +304,7 @@ def _may_create(target: Target, *, may_create: bool) -> Finding:
 def check_seal(target: Target) -> Finding:
     """Whether the database accepts writes; a moved database does not."""
     for transfer_id, kind, peer, at in target.ask("seal"):
-        return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
+        return from_error("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
     return fine("seal", "it is open for writes")
 
 
@@ -383,7 +383,7 @@ def _settings(target: Target) -> dict[str, str]:
     return target.settings
 
 
-_THE_SERVER = (
+_SERVER_CHECKS = (
     check_connection,
     check_server_version,
     check_pooler,
@@ -394,7 +394,7 @@ _THE_SERVER = (
     check_clock,
     check_autovacuum,
 )
-_THE_TABLES = (
+_TABLE_CHECKS = (
     check_seal,
     check_audit,
     check_workers,

@@ -25,8 +25,8 @@ from stepwell.model.runs import NewRun, OnConflict
 from stepwell.model.starts import check_replaceable
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
-from stepwell.stores.base.encryption import plain_writer
-from stepwell.stores.base.faults import Fate, fate_of_sqlstate
+from stepwell.stores.base.encryption import plaintext_refused
+from stepwell.stores.base.faults import FaultClass, classify_sqlstate
 from stepwell.stores.base.transfers import Manifest, Seal, in_use, not_empty, not_sealed, sealed
 from stepwell.stores.base.workers import lease_lost
 
@@ -34,7 +34,7 @@ _TAKEN = msgspec.json.Decoder(tuple[str, OnConflict, str, RunStatus])
 _SEAL = msgspec.json.Decoder(Seal)
 _WORKERS = msgspec.json.Decoder(list[Worker])
 _MANIFEST = msgspec.json.Decoder(Manifest)
-_MISFIT = msgspec.json.Decoder(tuple[Literal["differs", "homeless", "damaged"], str, int])
+_REFUSED_ITEM = msgspec.json.Decoder(tuple[Literal["differs", "unattached", "damaged"], str, int])
 
 # Two transitions conflicted and the database rolled back one of them. It is repeated, and then sees what the other did.
 _CONFLICTS = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
@@ -61,10 +61,10 @@ class ConflictError(Exception):
     """Nothing was written: another transaction conflicted. The caller repeats the call."""
 
 
-class MisfitError(Exception):
+class ItemRefusedError(Exception):
     """Nothing was written: an item of a batch cannot be unpacked. The caller knows the item by its place."""
 
-    def __init__(self, why: Literal["differs", "homeless", "damaged"], kind: str, place: int) -> None:
+    def __init__(self, why: Literal["differs", "unattached", "damaged"], kind: str, place: int) -> None:
         super().__init__(f"{kind}[{place}]: {why}")
         self.why = why
         self.kind = kind  # a field of the batch
@@ -116,9 +116,9 @@ def _ours(state: str, words: str, detail: str) -> Exception:
         case "SW009":
             return not_sealed(detail)
         case "SW011":
-            return plain_writer()
+            return plaintext_refused()
         case "SW010":
-            return MisfitError(*_MISFIT.decode(detail))
+            return ItemRefusedError(*_REFUSED_ITEM.decode(detail))
         case _:
             return ValueError(words)
 
@@ -161,22 +161,22 @@ def _environment(state: str, words: str, where: str) -> StepwellError:
                 fix="restore the database from a backup, or migrate it: `stepwell migrate`",
             )
         case _:
-            return _by_fate(state, words, where)
+            return _by_class(state, words, where)
 
 
-def _by_fate(state: str, words: str, where: str) -> StepwellError:
+def _by_class(state: str, words: str, where: str) -> StepwellError:
     """The error for a state without an error of its own."""
-    match fate_of_sqlstate(state):
-        case Fate.IN_DOUBT:
+    match classify_sqlstate(state):
+        case FaultClass.IN_DOUBT:
             return unavailable(where, words)
-        case Fate.RETRIED:
+        case FaultClass.RETRIED:
             return StoreError(
                 f"{where} rejects this now: {words}",
                 where=where,
                 why=f"PostgreSQL's state is {state}",
                 fix="check the server's log; the request is repeated until the server accepts it",
             )
-        case Fate.FINAL:
+        case FaultClass.FINAL:
             return StoreRefusedError(
                 f"{where} rejects the request: {words}",
                 where=where,
@@ -185,7 +185,7 @@ def _by_fate(state: str, words: str, where: str) -> StepwellError:
             )
 
 
-def in_words(error: psycopg.Error, where: str) -> StepwellError:
+def to_store_error(error: psycopg.Error, where: str) -> StepwellError:
     """`translate` for callers that do not repeat: a conflict is an error for them."""
     found = translate(error, where)
     return (

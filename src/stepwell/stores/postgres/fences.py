@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED, Fenced
-from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.faults import to_store_error
 from stepwell.stores.postgres.migrator import check_ready
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import quoted
@@ -42,5 +42,5 @@ def fence(url: str) -> Fenced:
                     (f"{schema}.armed", f"{schema}.armed", NUMBERS_SKIPPED),
                 )
     except psycopg.Error as error:
-        raise in_words(error, address.where) from error
+        raise to_store_error(error, address.where) from error
     return Fenced(address.where, runs, workers)

@@ -24,14 +24,14 @@ from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connections import Connection
 from stepwell.stores.postgres.faults import unavailable
-from stepwell.stores.postgres.sessions import connect, connect_again, connect_now, connecting_seconds, outage
-from stepwell.stores.postgres.times import Times
+from stepwell.stores.postgres.server_clock import ServerClock
+from stepwell.stores.postgres.sessions import connect, connect_now, connecting_seconds, outage, reconnect_now
 from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
-Tell = Callable[[Hint], None]
+Notify = Callable[[Hint], None]
 
-_PATIENCE_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
 # A call that is not answered by then never will be: the server is frozen, unreachable, or waits for a lost standby.
 ANSWER_SECONDS_MAX = 30.0  # for processes without a lease
@@ -41,25 +41,25 @@ ANSWER_SECONDS_MIN = 1.0  # even if the lease is shorter
 class Pool(Protocol):
     """Calls functions; each connection runs one call at a time."""
 
-    times: Times
-    is_alone: bool  # no other process or pool uses this database
-    listeners: list[Tell]  # of the stores that use this pool; each gets the hints of all
+    server_clock: ServerClock
+    is_exclusive: bool  # no other process or pool uses this database
+    listeners: list[Notify]  # of the stores that use this pool; each gets the hints of all
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """How many seconds an ordinary call may take, including connecting and waiting for a connection."""
         ...
 
     @property
-    def patience_urgent(self) -> float:
+    def urgent_timeout(self) -> float:
         """How many seconds an urgent call may take, so that it can be repeated within the lease."""
         ...
 
-    def keep_lease(self, seconds: float) -> None:
+    def set_lease(self, seconds: float) -> None:
         """Set the length of the lease that depends on this pool: no call takes longer."""
         ...
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run blocking work without blocking the event loop."""
         ...
 
@@ -87,22 +87,22 @@ class Pool(Protocol):
 class InlinePool:
     """One connection; every call runs at once in the caller. For simulations and tests in virtual time."""
 
-    is_alone = True
+    is_exclusive = True
     # Virtual time does not limit a real server on a busy machine.
-    patience = patience_urgent = 60.0
+    timeout = urgent_timeout = 60.0
 
     def __init__(self, address: Address) -> None:
-        self.listeners: list[Tell] = []
-        self.times = Times()
+        self.listeners: list[Notify] = []
+        self.server_clock = ServerClock()
         self._address = address
         self._connection: Connection | None = None
         self.uses = 0
         self.calls = 0
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def run_blocking(self, work: Callable[[], T]) -> T:
         return work()
 
-    def keep_lease(self, seconds: float) -> None:
+    def set_lease(self, seconds: float) -> None:
         pass
 
     async def open(self) -> None:
@@ -135,11 +135,11 @@ class InlinePool:
 class ConnectionPool:
     """A few shared connections, and one for calls that must not wait; opened when they are needed."""
 
-    is_alone = False
+    is_exclusive = False
 
     def __init__(self, address: Address, environment: Environment) -> None:
-        self.listeners: list[Tell] = []
-        self.times = Times()
+        self.listeners: list[Notify] = []
+        self.server_clock = ServerClock()
         self._address = address
         self._environment = environment
         self._connections = _Connections(address.connections_max, self._connect)
@@ -149,64 +149,64 @@ class ConnectionPool:
         self.calls = 0
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         return ANSWER_SECONDS_MAX if self._lease is None else max(ANSWER_SECONDS_MIN, self._lease)
 
     @property
-    def patience_urgent(self) -> float:
+    def urgent_timeout(self) -> float:
         # Two attempts fit in a lease: one over a dead connection, and one over a new one.
-        return max(ANSWER_SECONDS_MIN, self.patience / 3)
+        return max(ANSWER_SECONDS_MIN, self.timeout / 3)
 
-    def keep_lease(self, seconds: float) -> None:
+    def set_lease(self, seconds: float) -> None:
         self._lease = seconds
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def run_blocking(self, work: Callable[[], T]) -> T:
         return await self._environment.executor.call_blocking(work)
 
     async def open(self) -> None:
-        connection = await connect(self._address, self.patience)
+        connection = await connect(self._address, self.timeout)
         self._connections.open()
         self._urgent.open()
         self._connections.give(connection)
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         connections = self._urgent if is_urgent else self._connections
-        patience = self.patience_urgent if is_urgent else self.patience
-        connection = connections.find() or await self._take(connections, patience)
+        timeout = self.urgent_timeout if is_urgent else self.timeout
+        connection = connections.find() or await self._take(connections, timeout)
         self.calls += 1
         try:
-            return await connection.call(call, values, is_brief=connections.is_calm, patience=patience)
+            return await connection.call(call, values, is_brief=connections.is_calm, timeout=timeout)
         finally:
             connections.give(connection)
             if connection.is_late:
-                self._distrust()
+                self._drop_idle()
 
-    async def _take(self, connections: _Connections, patience: float) -> Connection:
+    async def _take(self, connections: _Connections, timeout: float) -> Connection:
         try:
-            async with asyncio.timeout(max(patience, connecting_seconds(self._address, patience))):
+            async with asyncio.timeout(max(timeout, connecting_seconds(self._address, timeout))):
                 return await connections.take()
         except TimeoutError as error:
             raise unavailable(self._address.where, "no connection was free in time") from error
 
-    def _distrust(self) -> None:
+    def _drop_idle(self) -> None:
         """Drop the idle connections: one connection died silently, and each of the others could cost the same wait."""
         for connection in (*self._connections.take_idle(), *self._urgent.take_idle()):
             connection.finish()
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         if self._now is None or not self._now.is_usable or not self._now.is_silent():
-            self._now = connect_again(self._address, self.patience_urgent)
+            self._now = reconnect_now(self._address, self.urgent_timeout)
         self.calls += 1
         return self._now.call_now(call, values)
 
     async def close(self) -> None:
         for connection in (*self._connections.close(), *self._urgent.close()):
-            self._let_go(connection)
+            self._release(connection)
         if self._now is not None:
             self._now.finish()
             self._now = None
 
-    def _let_go(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         """Close a connection that is no longer needed."""
         connection.finish()
 
@@ -216,11 +216,11 @@ class ConnectionPool:
         Raises only `StoreUnavailableError`.
         """
         clock = self._environment.clock
-        patience = min(_PATIENCE_SECONDS, self.patience)
-        until = clock.monotonic() + patience
+        timeout = min(_CONNECT_SECONDS, self.timeout)
+        until = clock.monotonic() + timeout
         while True:
             try:
-                return await connect(self._address, patience)
+                return await connect(self._address, timeout)
             except StepwellError as error:
                 if clock.monotonic() >= until:
                     raise outage(error, self._address.where) from error

@@ -14,7 +14,7 @@ from stepwell.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from stepwell.stores.postgres.faults import in_words, unavailable
+from stepwell.stores.postgres.faults import to_store_error, unavailable
 
 
 class _Refusal(NamedTuple):
@@ -40,7 +40,7 @@ _REFUSALS = (
     _Refusal(
         re.compile(r"database \".*\" does not exist|no such database"),
         StoreAccessError,
-        "{where} does not exist",
+        "the database {where} does not exist",
         "create it (createdb), or name another one in the URL",
     ),
     _Refusal(
@@ -99,4 +99,4 @@ def refused(error: Exception, where: str) -> StepwellError:
             why=words,
             fix="correct it in the URL; libpq's documentation lists the values",
         )
-    return in_words(error, where) if isinstance(error, psycopg.Error) else unavailable(where, words)
+    return to_store_error(error, where) if isinstance(error, psycopg.Error) else unavailable(where, words)

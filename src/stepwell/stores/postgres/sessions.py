@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepwell.errors import InvalidOptionError, StepwellError, StoreUnavailableError
-from stepwell.stores.postgres.connections import Connection, TimelyConnection
+from stepwell.stores.postgres.connections import Connection, TimeoutConnection
 from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.refusals import refused
 from stepwell.stores.postgres.urls import Address
@@ -24,18 +24,18 @@ _SETTINGS = {
     "tcp_keepalives_count": "3",
 }
 _HOST_SECONDS_MIN = 2  # the driver's minimum
-_INTRODUCTION_SECONDS = 1.0
+_SETUP_SECONDS = 1.0
 _PREPARED_AFTER = 5  # prepare an author's statement after so many uses
 
 
-async def connect(address: Address, patience: float | None = None) -> Connection:
-    """A connection on the running event loop, within about `patience` seconds."""
-    conninfo, seconds = _soon(address.conninfo, patience)
+async def connect(address: Address, timeout: float | None = None) -> Connection:
+    """A connection on the running event loop, within about `timeout` seconds."""
+    conninfo, seconds = _with_timeout(address.conninfo, timeout)
     try:
         async with asyncio.timeout(seconds):
             driver = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
             try:
-                row = await (await driver.execute(_introduction(address, driver))).fetchone()
+                row = await (await driver.execute(_setup_query(address, driver))).fetchone()
                 connection = _connection(driver, address, row)
             except BaseException:
                 await driver.close()
@@ -48,16 +48,18 @@ async def connect(address: Address, patience: float | None = None) -> Connection
     return connection
 
 
-def connect_now(address: Address, patience: float | None = None) -> Connection:
-    """A connection for callers that cannot await. Each of its answers may take `patience` seconds."""
+def connect_now(address: Address, timeout: float | None = None) -> Connection:
+    """A connection for callers that cannot await. Each of its answers may take `timeout` seconds."""
     try:
-        driver = TimelyConnection.connect(_soon(address.conninfo, patience)[0], autocommit=True, prepare_threshold=None)
+        driver = TimeoutConnection.connect(
+            _with_timeout(address.conninfo, timeout)[0], autocommit=True, prepare_threshold=None
+        )
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
-    if patience is not None:
-        driver.answer_timeout.set(patience)
+    if timeout is not None:
+        driver.answer_timeout.set(timeout)
     try:
-        return _connection(driver, address, driver.execute(_introduction(address, driver)).fetchone())
+        return _connection(driver, address, driver.execute(_setup_query(address, driver)).fetchone())
     except psycopg.Error as error:
         driver.close()
         raise refused(error, address.where) from error
@@ -66,29 +68,29 @@ def connect_now(address: Address, patience: float | None = None) -> Connection:
         raise
 
 
-def _soon(conninfo: str, patience: float | None) -> tuple[str, float | None]:
+def _with_timeout(conninfo: str, timeout: float | None) -> tuple[str, float | None]:
     """The connection string with a time limit for each host, and the limit for all hosts together."""
-    if patience is None:
+    if timeout is None:
         return conninfo, None
     parts = conninfo_to_dict(conninfo)
     hosts = len(str(parts.get("host") or "").split(","))
     given = str(parts.get("connect_timeout") or "0")
     if not given.isdecimal():
-        return conninfo, patience  # the driver reports what is wrong with it
-    limit = int(given) or patience
-    each = max(_HOST_SECONDS_MIN, int(min(limit, patience) / hosts))
-    return make_conninfo(conninfo, connect_timeout=each), max(patience, each * hosts + _INTRODUCTION_SECONDS)
+        return conninfo, timeout  # the driver reports what is wrong with it
+    limit = int(given) or timeout
+    each = max(_HOST_SECONDS_MIN, int(min(limit, timeout) / hosts))
+    return make_conninfo(conninfo, connect_timeout=each), max(timeout, each * hosts + _SETUP_SECONDS)
 
 
-def connecting_seconds(address: Address, patience: float) -> float:
-    """How long connecting may take, if a call may take `patience` seconds."""
-    return _soon(address.conninfo, patience)[1] or patience
+def connecting_seconds(address: Address, timeout: float) -> float:
+    """How long connecting may take, if a call may take `timeout` seconds."""
+    return _with_timeout(address.conninfo, timeout)[1] or timeout
 
 
-def connect_again(address: Address, patience: float | None = None) -> Connection:
+def reconnect_now(address: Address, timeout: float | None = None) -> Connection:
     """`connect_now` for a process that was connected before. Raises only `StoreUnavailableError`."""
     try:
-        return connect_now(address, patience)
+        return connect_now(address, timeout)
     except StepwellError as error:
         raise outage(error, address.where) from error
 
@@ -116,7 +118,7 @@ def is_pooled(driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], ba
     return backend_pid != driver.pgconn.backend_pid
 
 
-def _introduction(address: Address, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
+def _setup_query(address: Address, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
     """Ask for the process number and default isolation of the server, and configure the session, in one round trip.
 
     Behind a pooler nothing is configured: it would affect the next user of the session.
@@ -130,9 +132,9 @@ def _introduction(address: Address, driver: psycopg.Connection[Any] | psycopg.As
 
 
 def _connection(
-    driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, introduced: Any
+    driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, answer: Any
 ) -> Connection:
-    backend_pid, isolation, _ = introduced
+    backend_pid, isolation, _ = answer
     connection = Connection(driver, address.schema, address.where)
     connection.prepares = not is_pooled(driver, backend_pid)
     if not connection.prepares and address.isolation not in (None, isolation):

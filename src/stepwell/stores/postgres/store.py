@@ -43,7 +43,7 @@ class PostgresStore:
     """A handle on a database in one process. Any number of processes on any number of machines may use the database.
 
     The time is the server's. Without `may_create` nothing is created or migrated: missing tables are an error. For
-    tests, a `told` clock replaces the server's time, and a given `pool` makes the calls.
+    tests, a `test_clock` clock replaces the server's time, and a given `pool` makes the calls.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class PostgresStore:
         url: str,
         *,
         may_create: bool = True,
-        told: Clock | None = None,
+        test_clock: Clock | None = None,
         pool: Pool | None = None,
     ) -> None:
         self.address = parse_address(url)
         self._may_create = may_create
         self._database = PostgresDatabase(
-            pool or ConnectionPool(self.address, environment), environment, self.address.where, told
+            pool or ConnectionPool(self.address, environment), environment, self.address.where, test_clock
         )
         self.capabilities = Capabilities("postgres", survives_restart=True, is_shared=True, has_transactions=True)
         self.wakeups = PostgresWakeups(self._database, self.address, environment)
@@ -85,13 +85,13 @@ class PostgresStore:
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
         self.transactions.identity = await self._database.open(self._prepare)
-        self._database.pool.listeners.append(self.wakeups.tell_own)
+        self._database.pool.listeners.append(self.wakeups.notify_own)
         self.wakeups.open()
 
     async def close(self) -> None:
         """Close all connections."""
-        if self.wakeups.tell_own in self._database.pool.listeners:
-            self._database.pool.listeners.remove(self.wakeups.tell_own)
+        if self.wakeups.notify_own in self._database.pool.listeners:
+            self._database.pool.listeners.remove(self.wakeups.notify_own)
         try:
             await self.wakeups.close()
         finally:
@@ -301,7 +301,7 @@ class PostgresWorkers:
         self._pool = database.pool
 
     async def register(self, worker: NewWorker) -> Worker:
-        self._pool.keep_lease(worker.lease / SECOND)
+        self._pool.set_lease(worker.lease / SECOND)
         return await self._write(calls.REGISTER, worker)
 
     async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:

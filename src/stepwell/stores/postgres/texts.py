@@ -36,7 +36,7 @@ _ORDER: Final = (
     "listings",
     "blobs",
     "ledger",
-    "parcels",
+    "packed_items",
     "transfers",
 )
 FUNCTIONS: Final = resolve(

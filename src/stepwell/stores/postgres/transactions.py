@@ -19,7 +19,7 @@ from stepwell.stores.postgres.calls import Call, Hints
 from stepwell.stores.postgres.connections import Connection
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
-from stepwell.stores.postgres.sessions import connect_again
+from stepwell.stores.postgres.sessions import reconnect_now
 from stepwell.stores.postgres.texts import quoted, render
 from stepwell.stores.postgres.urls import Address
 
@@ -42,23 +42,23 @@ class PostgresTransactions:
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
-        performed, hints = await self._database.pool.beside(
-            lambda: self._again(lambda connection: self._perform(connection, commit, work))
+        performed, hints = await self._database.pool.run_blocking(
+            lambda: self._retrying(lambda connection: self._perform(connection, commit, work))
         )
-        self._database.tell_all(hints)
+        self._database.notify_all(hints)
         return performed
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
         def once(connection: Connection) -> T:
             self._begin(connection, "begin")
             self._call(connection, calls.BEGIN_WORK)
-            result = self._let_write(connection, work)
+            result = self._run_work(connection, work)
             _commit(connection, self._address.where)
             return result
 
-        return await self._database.pool.beside(lambda: self._again(once))
+        return await self._database.pool.run_blocking(lambda: self._retrying(once))
 
-    async def carry_out(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> T:
+    async def run_transition(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> T:
         """Run a transition of the whole store in a thread. Whatever the store's isolation level is, each statement of
         this transition sees everything that was committed before it.
         """
@@ -69,8 +69,8 @@ class PostgresTransactions:
             _commit(connection, self._address.where)
             return answer
 
-        result, hints = await self._database.pool.beside(lambda: self._again(once))
-        self._database.tell_all(hints)
+        result, hints = await self._database.pool.run_blocking(lambda: self._retrying(once))
+        self._database.notify_all(hints)
         return result
 
     def close(self) -> None:
@@ -80,16 +80,16 @@ class PostgresTransactions:
         self._is_closed = True
         for connection in tuple(self._busy):
             connection.answer_timeout.shorten(_LAST_SECONDS)
-        self._let_go()
+        self._close_idle()
 
-    def _let_go(self) -> None:
+    def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().finish()
 
-    def _again(self, once: Callable[[Connection], T]) -> T:
+    def _retrying(self, once: Callable[[Connection], T]) -> T:
         """Run it in a transaction; repeat it if another transaction conflicts."""
         clock = self._database.environment.clock
-        until = clock.monotonic() + self._database.pool.patience
+        until = clock.monotonic() + self._database.pool.timeout
         for _ in range(_CONFLICTS_MAX):
             connection = self._take()
             self._busy.add(connection)
@@ -114,13 +114,13 @@ class PostgresTransactions:
             return Performed(refused), ()
         now = self._database.now()
         try:
-            full = self._let_write(connection, lambda author: work(author, now))
+            full = self._run_work(connection, lambda author: work(author, now))
         except (ConflictError, TransactionError, StoreUnavailableError):
             raise
         except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
             connection.execute_now("rollback")
             return Performed(error=error), ()
-        _hear_out(connection, self._address.where)
+        _check_messages(connection, self._address.where)
         (_, _, [applied]), hints = self._call(connection, calls.APPLY, None, None, [calls.commit_out(full)], None, None)
         if applied.verdict is not Verdict.APPLIED:
             connection.execute_now("rollback")
@@ -128,7 +128,7 @@ class PostgresTransactions:
         _commit(connection, self._address.where)
         return Performed(applied, full), hints
 
-    def _let_write(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
+    def _run_work(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
         # Imported here: the module imports sqlite3, which read-only callers do not need.
         from stepwell.stores.postgres.author_transactions import AuthorTransaction
 
@@ -146,22 +146,22 @@ class PostgresTransactions:
     def _begin(self, connection: Connection, how: str) -> None:
         """Begin a transaction. If the connection fails, another one is used: nothing has been done yet."""
         try:
-            connection.execute_now(how, patience=self._database.pool.patience_urgent)
+            connection.execute_now(how, timeout=self._database.pool.urgent_timeout)
         except StoreUnavailableError as error:
             connection.is_broken = True
             if connection.is_late:
-                self._let_go()  # the idle connections may be dead, too
+                self._close_idle()  # the idle connections may be dead, too
             raise ConflictError(error.title) from error
 
     def _take(self) -> Connection:
-        patience = self._database.pool.patience
+        timeout = self._database.pool.timeout
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable and connection.is_silent():
-                connection.answer_timeout.set(patience)
+                connection.answer_timeout.set(timeout)
                 return connection
             connection.finish()
-        return connect_again(self._address, patience)
+        return reconnect_now(self._address, timeout)
 
     def _give(self, connection: Connection) -> None:
         if connection.driver.pgconn.transaction_status != pq.TransactionStatus.IDLE and connection.is_usable:
@@ -174,7 +174,7 @@ class PostgresTransactions:
         else:
             connection.finish()
         if self._is_closed:  # checked last: another thread may close the store
-            self._let_go()
+            self._close_idle()
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
         pgconn, call = _open_transaction(connection), calls.CREATE
@@ -182,7 +182,7 @@ class PostgresTransactions:
         try:
             self._check_identity(pgconn)
             # Set explicitly: an earlier call in the same transaction may have set another kind.
-            statement = render(call.saying(kind), self._address.schema)
+            statement = render(call.with_value_kind(kind), self._address.schema)
             result = _fine(pgconn.exec_params(statement.encode(), self._database.values(call, (list(runs), None))))
         except psycopg.Error as error:
             problem = translate(error, self._address.where)
@@ -217,7 +217,7 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     return result
 
 
-def _hear_out(connection: Connection, where: str) -> None:
+def _check_messages(connection: Connection, where: str) -> None:
     """Raise what the server sent without a request: for example, why it ended the session."""
     if connection.is_silent():
         return

@@ -16,7 +16,7 @@ from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED, Backed
 from stepwell.stores.base.timeline import Timeline
 from stepwell.stores.base.transfers import in_use
 from stepwell.stores.sqlite.connections import identify, open_plain, open_reader
-from stepwell.stores.sqlite.database import SqliteDatabase, read_heed
+from stepwell.stores.sqlite.database import SqliteDatabase, read_state
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, foreign, translated
 from stepwell.stores.sqlite.identity import SIDE_FILES
 from stepwell.stores.sqlite.rows import to_worker
@@ -203,7 +203,7 @@ def _check_unused(target: Path, environment: Environment) -> None:
         try:
             if identify(connection, str(target)):
                 times = Timeline()
-                times.adopt(read_heed(connection)[0], environment.clock)
+                times.adopt(read_state(connection)[0], environment.clock)
                 live = rows_of(connection, "transfers.list_live_workers", now=times.now(environment.clock))
                 if live:
                     raise in_use(map(to_worker, live))

@@ -11,28 +11,28 @@ import apsw
 from stepwell.clock import Clock, Instant
 from stepwell.errors import StoreLostError, StoreUnavailableError
 from stepwell.ids import RunId
-from stepwell.stores.base.encryption import plain_writer
+from stepwell.stores.base.encryption import plaintext_refused
 from stepwell.stores.base.timeline import Anchor, Timeline
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
 from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.blobs import NewBlobs
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous, open_reader, open_writer
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
+from stepwell.stores.sqlite.file_registry import FileId, file_id, register, unregister
 from stepwell.stores.sqlite.files import MEMORY
 from stepwell.stores.sqlite.guards import Guard
 from stepwell.stores.sqlite.identity import OpenFiles
 from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, RESTART_PAGES, lengthen, restart
-from stepwell.stores.sqlite.presence import FileId, enter, file_id, leave
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import Left, Transaction
+from stepwell.stores.sqlite.transaction import KnownRevision, Transaction
 
 T = TypeVar("T")
 Operation = Callable[[Transaction], T]
 Query = Callable[[apsw.Connection], T]
-Tell = Callable[[Hint], None]
+Notify = Callable[[Hint], None]
 
 _BEGIN, _COMMIT, _ROLLBACK = (SQL[f"transactions.{name}"] for name in ("begin", "commit", "rollback"))
-_HEED, _SET_CLOCK, _MARK = SQL["meta.heed"], SQL["meta.set_clock"], SQL["meta.mark_encrypted"]
+_READ_STATE, _SET_CLOCK, _MARK = SQL["meta.read_state"], SQL["meta.set_clock"], SQL["meta.mark_encrypted"]
 
 _PAUSE_SECONDS_MIN = 0.000_1
 _PAUSE_SECONDS_MAX = 0.001
@@ -45,11 +45,11 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-class Disturbed(Exception):  # noqa: N818  control flow between the database and a runner
+class BatchAborted(Exception):  # noqa: N818  control flow between the database and a runner
     """An operation raised after it had written, so the other operations cannot be committed with it."""
 
 
-class Transfer(Generic[T]):
+class TransferOperation(Generic[T]):
     """An operation that is allowed in a sealed database."""
 
     __slots__ = ("_operation",)
@@ -82,16 +82,16 @@ class SqliteDatabase:
         self.is_memory = path == MEMORY
         self.commits = 0
         self.blobs = NewBlobs()
-        self.handles: list[Tell] = []
+        self.handles: list[Notify] = []
         self._synchronous: Synchronous = synchronous
         self._connection: apsw.Connection | None = None
         self._times = Timeline()
         self._stored = Anchor()
-        self._heeded_version = -1  # the data version whose clock and seal are known
+        self._state_version = -1  # the data version whose clock and seal are known
         # As of the same version: another process that seals the database changes the version; this process sets `seal`.
         self.seal: Seal | None = None
         self.is_encrypted = False  # as of the same version: the database accepts only encrypted values
-        self._left: dict[RunId, Left] = {}
+        self._known_revisions: dict[RunId, KnownRevision] = {}
         self._log_pages = 0
         self._checkpoint_due = CHECKPOINT_PAGES
         self._version_seen = 0
@@ -109,11 +109,11 @@ class SqliteDatabase:
         self._clock = clock
         with translated(self.path):
             self._connection = open_writer(self.path, self._synchronous, is_shared=self._is_shared)
-            self._enter()
+            self._register()
             # Replaces SQLite's own checkpoint within a commit: the runner decides when and where a checkpoint may
             # block.
             self._connection.set_wal_hook(self._note_log_pages)
-            self._heed(clock)
+            self._read_state(clock)
             self._version_seen = self._connection.pragma("data_version")
 
     def open_reader(self, *, busy_seconds: float) -> apsw.Connection:
@@ -133,14 +133,14 @@ class SqliteDatabase:
                 self._files.close()
             self._connection = self._guard = self._files = self.lost = None
             if self._file is not None:
-                leave(self._file)
+                unregister(self._file)
                 self._file = None
 
-    def _enter(self) -> None:
+    def _register(self) -> None:
         """Register that this process has the file open: no other copy of SQLite may write to it in this process."""
         self._file = None if self.is_memory else file_id(self.path)
         if self._file is not None:
-            enter(self._file)
+            register(self._file)
             self._files = OpenFiles(self.path)
 
     def check_files(self) -> None:
@@ -202,14 +202,14 @@ class SqliteDatabase:
         """The store's time: the clock's time unless the clock was set back; never behind an instant that was shown."""
         return self._times.now(clock)
 
-    def _show_now(self, connection: apsw.Connection, clock: Clock) -> Instant:
+    def _transaction_time(self, connection: apsw.Connection, clock: Clock) -> Instant:
         """The instant of a transaction. The caller holds the write lock, so the instant of every earlier transaction is
         known or is below the clock.
         """
-        others_wrote = connection.data_version() != self._heeded_version
+        others_wrote = connection.data_version() != self._state_version
         if others_wrote:
-            self._heed(clock)
-            self._heeded_version = connection.data_version()
+            self._read_state(clock)
+            self._state_version = connection.data_version()
         times = self._times
         now = times.now(clock, others_wrote=others_wrote)
         if times.anchor is not self._stored and self.seal is None:
@@ -217,14 +217,14 @@ class SqliteDatabase:
             self._stored = times.anchor
         return now
 
-    def _heed(self, clock: Clock) -> None:
+    def _read_state(self, clock: Clock) -> None:
         """Read the stored clock and seal. They stay valid until another connection writes."""
-        self._stored, self.seal, self.is_encrypted = read_heed(self.connection)
+        self._stored, self.seal, self.is_encrypted = read_state(self.connection)
         self._times.adopt(self._stored, clock)
 
-    def lift_floor(self, floor: Instant) -> None:
+    def raise_floor(self, floor: Instant) -> None:
         """Show no earlier instant than this from now on, and store it. Must be called within a transaction."""
-        self._times.lift(floor, self._clock)
+        self._times.raise_floor(floor, self._clock)
         self._stored = self._times.anchor
         self.connection.execute(_SET_CLOCK, self._stored)
 
@@ -236,13 +236,13 @@ class SqliteDatabase:
                 self.is_encrypted = True
         return encrypts or not is_encrypted
 
-    def show_now_to(self, connection: Any, clock: Clock, *, encrypts: bool) -> Instant:
+    def now_for_caller(self, connection: Any, clock: Clock, *, encrypts: bool) -> Instant:
         """The instant of a transaction on a caller's connection."""
-        anchor, seal, is_encrypted = read_heed(connection)
+        anchor, seal, is_encrypted = read_state(connection)
         if seal is not None:
             raise sealed(seal)
         if not self._admits_values(connection, is_encrypted, encrypts):
-            raise plain_writer()
+            raise plaintext_refused()
         self._times.adopt(anchor, clock)
         now = self._times.now(clock, others_wrote=True)
         if self._times.anchor is not anchor:
@@ -283,22 +283,22 @@ class SqliteDatabase:
     ) -> tuple[list[Outcome], list[Hint]]:
         """Run operations in the begun transaction. If one raises before it writes, the others are not affected.
 
-        Raises `Disturbed` if an operation raised after it wrote, and a `StepwellError` if the database failed. The
+        Raises `BatchAborted` if an operation raised after it wrote, and a `StepwellError` if the database failed. The
         caller then rolls back.
         """
         try:
             connection = self.connection
-            tx = Transaction(connection, self._show_now(connection, clock), self._left)
+            tx = Transaction(connection, self._transaction_time(connection, clock), self._known_revisions)
             takes_values = self.is_encrypted is encrypts or self._admits_values(connection, self.is_encrypted, encrypts)
             if not self.blobs.is_empty and self.seal is None and takes_values:
                 self.blobs.write(connection, tx.now)
             outcomes: list[Outcome] = []
             for operation in operations:
-                if self.seal is not None and not isinstance(operation, Transfer):
+                if self.seal is not None and not isinstance(operation, TransferOperation):
                     outcomes.append(Outcome(error=sealed(self.seal)))
                     continue
-                if not takes_values and not isinstance(operation, (Transfer, Valueless)):
-                    outcomes.append(Outcome(error=plain_writer()))
+                if not takes_values and not isinstance(operation, (TransferOperation, Valueless)):
+                    outcomes.append(Outcome(error=plaintext_refused()))
                     continue
                 before = connection.total_changes()
                 try:
@@ -306,12 +306,12 @@ class SqliteDatabase:
                 except apsw.Error as error:
                     if not isinstance(error, apsw.ConstraintError):
                         raise
-                    raise Disturbed from ValueError(f"the database rejects this: {error}")
-                except Disturbed:
+                    raise BatchAborted from ValueError(f"the database rejects this: {error}")
+                except BatchAborted:
                     raise
                 except Exception as error:
                     if connection.total_changes() != before:
-                        raise Disturbed from error
+                        raise BatchAborted from error
                     outcomes.append(Outcome(error=error))
             return outcomes, tx.hints()
         except apsw.Error as error:
@@ -320,7 +320,7 @@ class SqliteDatabase:
     def write_blobs(self, clock: Clock, *, encrypts: bool) -> None:
         """Write the large payloads first in the begun transaction, in a thread that may block."""
         with translated(self.path):
-            self._heed(clock)
+            self._read_state(clock)
             if self.seal is None and self._admits_values(self.connection, self.is_encrypted, encrypts):
                 self.blobs.write(self.connection, self._times.now(clock))
 
@@ -334,13 +334,13 @@ class SqliteDatabase:
         self.check_files()
         self.commits += 1
         # If the version differs later, another connection has written.
-        self._heeded_version = connection.data_version()
+        self._state_version = connection.data_version()
         if self.blobs.is_written:
             self.blobs.committed()
 
     def rollback(self) -> None:
         """Undo the transaction, unless SQLite has done that already."""
-        self._heeded_version = -1
+        self._state_version = -1
         self.blobs.rolled_back()
         with translated(self.path):
             if self.connection.in_transaction:
@@ -365,19 +365,19 @@ class SqliteDatabase:
         """
         try:
             connection = self._connection or self.connection
-            tx = Transaction(connection, self._show_now(connection, clock), self._left)
-            if self.seal is not None and not isinstance(operation, Transfer):
+            tx = Transaction(connection, self._transaction_time(connection, clock), self._known_revisions)
+            if self.seal is not None and not isinstance(operation, TransferOperation):
                 raise sealed(self.seal)
             takes_values = self.is_encrypted is encrypts or self._admits_values(connection, self.is_encrypted, encrypts)
-            if not takes_values and not isinstance(operation, (Transfer, Valueless)):
-                raise plain_writer()
+            if not takes_values and not isinstance(operation, (TransferOperation, Valueless)):
+                raise plaintext_refused()
             if not self.blobs.is_empty and self.seal is None and takes_values:
                 self.blobs.write(connection, tx.now)
             result = operation(tx)
             (commit or self.commit)()
-        except Disturbed as disturbed:
+        except BatchAborted as aborted:
             self.rollback()
-            raise disturbed.__cause__ or disturbed from None
+            raise aborted.__cause__ or aborted from None
         except apsw.ConstraintError as error:
             self.rollback()
             raise ValueError(f"the database rejects this: {error}") from error
@@ -422,7 +422,7 @@ class SqliteDatabase:
         if version == self._version_seen:
             return False
         self._version_seen = version
-        self._heed(clock)
+        self._read_state(clock)
         return True
 
     def _note_log_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
@@ -432,9 +432,9 @@ class SqliteDatabase:
         return apsw.SQLITE_OK
 
 
-def read_heed(connection: Any) -> tuple[Anchor, Seal | None, bool]:
+def read_state(connection: Any) -> tuple[Anchor, Seal | None, bool]:
     """The stored clock and seal, and whether values are encrypted."""
-    row = connection.execute(_HEED).fetchone()
+    row = connection.execute(_READ_STATE).fetchone()
     if row is None:
         return Anchor(), None, False
     floor, uptime, boot, divisor, transfer_id, kind, peer, at, is_encrypted = row

@@ -20,6 +20,7 @@ from stepwell.stores.base.diagnosis import (
     Remedy,
     failure,
     fine,
+    from_error,
     ids_between,
     judge_audit,
     judge_backlog,
@@ -30,13 +31,12 @@ from stepwell.stores.base.diagnosis import (
     judge_size,
     judge_stranded,
     judge_workers,
-    met,
     warning,
 )
 from stepwell.stores.base.timeline import Timeline
 from stepwell.stores.base.transfers import sealed
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, is_shared_file, open_reader
-from stepwell.stores.sqlite.database import read_heed
+from stepwell.stores.sqlite.database import read_state
 from stepwell.stores.sqlite.faults import translated
 from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
 from stepwell.stores.sqlite.transaction import row_of, rows_of
@@ -49,7 +49,7 @@ _MEBIBYTE = 1_048_576
 _FREE_BYTES_MIN, _FREE_BYTES_FEW = 50 * _MEBIBYTE, 500 * _MEBIBYTE
 _DUE_MAX = 1_000
 _RECENT_MAX = 100_000
-_MENDED = (3, 51, 3)  # earlier versions lose pages if two processes write and checkpoint at once
+_FIXED_IN = (3, 51, 3)  # earlier versions lose pages if two processes write and checkpoint at once
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Target:
     @property
     def now(self) -> Instant:
         """The store's clock."""
-        anchor, *_ = read_heed(self.connection)
+        anchor, *_ = read_state(self.connection)
         self.times.adopt(anchor, self.clock)
         return self.times.now(self.clock)
 
@@ -95,21 +95,21 @@ class SqliteDiagnosis:
         except StepwellError as error:
             yield check_mode(self._file, is_shared=self._is_shared)
             yield check_disk(self._file)
-            yield met("schema", error)
+            yield from_error("schema", error)
             return
         yield check_mode(self._file, is_shared=is_shared)
         yield check_disk(self._file)
         target = Target(self._file, connection, self._clock, is_shared)
         try:
-            yield (schema := _look(check_schema, target))
+            yield (schema := _run_check(check_schema, target))
             if schema.verdict == "ok":
-                for check in _THE_TABLES:
-                    yield _look(check, target)
+                for check in _TABLE_CHECKS:
+                    yield _run_check(check, target)
         finally:
             connection.close()
 
 
-def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
+def _run_check(check: Callable[[Target], Finding], target: Target) -> Finding:
     def once() -> Finding:
         with translated(str(target.file)):
             return check(target)
@@ -192,7 +192,7 @@ def check_durability(target: Target) -> Finding:
 def check_library(target: Target) -> Finding:
     """Whether this version of SQLite is safe."""
     version = apsw.sqlite_lib_version()
-    if tuple(map(int, version.split("."))) >= _MENDED:
+    if tuple(map(int, version.split("."))) >= _FIXED_IN:
         return fine("library", f"SQLite {version}")
     return failure(
         "library",
@@ -217,8 +217,8 @@ def check_integrity(target: Target) -> Finding:
 
 def check_seal(target: Target) -> Finding:
     """Whether the database accepts writes; a moved database does not."""
-    _, seal, _ = read_heed(target.connection)
-    return fine("seal", "it is open for writes") if seal is None else met("seal", sealed(seal))
+    _, seal, _ = read_state(target.connection)
+    return fine("seal", "it is open for writes") if seal is None else from_error("seal", sealed(seal))
 
 
 def check_audit(target: Target) -> Finding:
@@ -287,7 +287,7 @@ def _first(target: Target, statement: str, **parameters: Any) -> Any:
     return row[0]
 
 
-_THE_TABLES = (
+_TABLE_CHECKS = (
     check_durability,
     check_library,
     check_integrity,

@@ -12,7 +12,7 @@ from stepwell.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from stepwell.stores.base.faults import Fate, fate_of_sqlite
+from stepwell.stores.base.faults import FaultClass, classify_sqlite
 
 LOCK_SECONDS_MAX = 60
 
@@ -54,7 +54,7 @@ def translate(error: apsw.Error, path: str) -> StepwellError:
             return foreign(path, f"SQLite says: {error}")
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return not_writable(path, str(error))
-        case _ if fate_of_sqlite(code_of(error)) is Fate.FINAL:
+        case _ if classify_sqlite(code_of(error)) is FaultClass.FINAL:
             return StoreRefusedError(
                 f"{path} rejects the request: {error}",
                 where=path,

@@ -44,14 +44,14 @@ class Guard:
         """SQLite asks whether a statement may do this."""
         if not self.is_on:
             return apsw.SQLITE_OK
-        refusal = _judge(action, first or "", second or "")
+        refusal = _find_refusal(action, first or "", second or "")
         if refusal is None:
             return apsw.SQLITE_OK
         self.refusal = refusal
         return apsw.SQLITE_DENY
 
 
-def _judge(action: int, first: str, second: str) -> tuple[str, str] | None:
+def _find_refusal(action: int, first: str, second: str) -> tuple[str, str] | None:
     if action == apsw.SQLITE_TRANSACTION:
         fix = "leave it out: return to commit, raise to roll back; use a savepoint for a part"
         return f"ends or begins the transaction itself ({first})", fix
@@ -82,12 +82,12 @@ class GuardedTransaction:
         self._is_over = False
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        with self._judged(sql):
+        with self._guarded(sql):
             rows: list[tuple[Any, ...]] = self._open().execute(sql, parameters or None, prepare_flags=_APART).fetchall()
             return rows
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
-        with self._judged(sql):
+        with self._guarded(sql):
             for _ in self._open().executemany(sql, rows, prepare_flags=_APART):
                 pass
 
@@ -113,11 +113,11 @@ class GuardedTransaction:
             )
         return self._connection
 
-    def _judged(self, sql: str) -> _Judged:
-        return _Judged(self._guard, sql, self._connection.filename)
+    def _guarded(self, sql: str) -> _GuardedStatement:
+        return _GuardedStatement(self._guard, sql, self._connection.filename)
 
 
-class _Judged:
+class _GuardedStatement:
     """Switches the guard on for one statement of an author, and translates its errors into the types of `sqlite3`."""
 
     __slots__ = ("_guard", "_path", "_sql")

@@ -13,7 +13,7 @@ from typing import Final
 
 from stepwell.clock import Clock
 from stepwell.errors import StoreLostError
-from stepwell.stores.sqlite.presence import FileId, file_id
+from stepwell.stores.sqlite.file_registry import FileId, file_id
 
 SIDE_FILES: Final = ("-wal", "-shm")
 

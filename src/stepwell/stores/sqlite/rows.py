@@ -108,8 +108,8 @@ def to_listed_run(row: Row) -> Run:
         return salvage(row[1:], error)
 
 
-def sure_of(row: Row) -> list[Any]:
-    """The values of a row of `views.find_sure`."""
+def readable_values(row: Row) -> list[Any]:
+    """The values of a row of `views.find_readable`."""
     return [_spelled(row[0]), *row[1:3], _spelled(row[3]), *row[4:]]
 
 

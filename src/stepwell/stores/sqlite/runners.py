@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock
-from stepwell.stores.sqlite.database import Operation, Query, SqliteDatabase, Tell
+from stepwell.stores.sqlite.database import Notify, Operation, Query, SqliteDatabase
 from stepwell.stores.sqlite.faults import translated
 
 T = TypeVar("T")
@@ -21,11 +21,11 @@ class Runner(Protocol):
     def database(self) -> SqliteDatabase: ...
 
     @property
-    def is_alone(self) -> bool:
+    def is_exclusive(self) -> bool:
         """Whether no other process can see this database."""
         ...
 
-    async def open(self, clock: Clock, tell: Tell) -> None:
+    async def open(self, clock: Clock, notify: Notify) -> None:
         """Open the database for use on this event loop."""
         ...
 
@@ -43,7 +43,7 @@ class Runner(Protocol):
         """Run a query that sees every acknowledged write. A large query does not block the event loop."""
         ...
 
-    def look(self, query: Query[T]) -> T:
+    def read_now(self, query: Query[T]) -> T:
         """`read` for a caller that cannot await, on the event loop's thread."""
         ...
 
@@ -63,18 +63,18 @@ class InlineRunner:
     hints.
     """
 
-    is_alone = True
+    is_exclusive = True
 
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
         self.encrypts = False
         self._clock: Clock | None = None
-        self._tell: Tell | None = None
+        self._notify: Notify | None = None
 
-    async def open(self, clock: Clock, tell: Tell) -> None:
-        self._clock, self._tell = clock, tell
+    async def open(self, clock: Clock, notify: Notify) -> None:
+        self._clock, self._notify = clock, notify
         self.database.open(clock)
-        self.database.handles.append(tell)
+        self.database.handles.append(notify)
 
     async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         assert self._clock is not None
@@ -82,14 +82,14 @@ class InlineRunner:
         if self.database.needs_checkpoint:
             self.database.checkpoint()
         for hint in hints:
-            for tell in tuple(self.database.handles):
-                tell(hint)
+            for notify in tuple(self.database.handles):
+                notify(hint)
         return result
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
-        return self.look(query)
+        return self.read_now(query)
 
-    def look(self, query: Query[T]) -> T:
+    def read_now(self, query: Query[T]) -> T:
         with translated(self.database.path):
             return query(self.database.connection)
 
@@ -98,7 +98,7 @@ class InlineRunner:
 
     async def close(self) -> None:
         """Release the database. It stays open while another handle uses it; a database in memory keeps its contents."""
-        if self._tell is not None and self._tell in self.database.handles:
-            self.database.handles.remove(self._tell)
+        if self._notify is not None and self._notify in self.database.handles:
+            self.database.handles.remove(self._notify)
         if not self.database.handles and not self.database.is_memory:
             self.database.close()

@@ -23,12 +23,12 @@ from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, New
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.transactions import Transaction as AuthorsTransaction
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
-from stepwell.stores.base.encryption import plain_writer
+from stepwell.stores.base.encryption import plaintext_refused
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.sqlite.blobs import read_blob
-from stepwell.stores.sqlite.callers import enqueue
+from stepwell.stores.sqlite.caller_transactions import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
@@ -109,7 +109,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Open the file, and create or migrate what is missing."""
-        await self._runner.open(self._clock, self.wakeups.tell)
+        await self._runner.open(self._clock, self.wakeups.notify)
         self.wakeups.open()
 
     async def close(self) -> None:
@@ -323,13 +323,13 @@ class SqliteBlobs:
         # An early check with what this process knows; the write itself checks again.
 
         if self._runner.database.is_encrypted and not self._runner.encrypts:
-            raise plain_writer()
+            raise plaintext_refused()
         return self._runner.database.blobs.put(content)
 
     def get(self, name: str) -> bytes:
         """See `Blobs.get`."""
         content = self._runner.database.blobs.find(name)
-        return self._runner.look(lambda c: read_blob(c, name)) if content is None else content
+        return self._runner.read_now(lambda c: read_blob(c, name)) if content is None else content
 
     def __repr__(self) -> str:
         return f"the database {self._runner.database.path!r}"

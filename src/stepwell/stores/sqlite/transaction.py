@@ -16,22 +16,22 @@ Row = tuple[Any, ...]
 
 # The row number and the revision of a run after a claim or commit of this process. They may be outdated, so a caller
 # that uses them must verify them.
-Left = tuple[int, int]
-_LEFT_MAX = 10_000
+KnownRevision = tuple[int, int]
+_KNOWN_MAX = 10_000
 
 
 class Transaction:
     """Everything in it is written completely or not at all; `now` does not change."""
 
-    __slots__ = ("_definitions", "_hints", "connection", "execute", "left", "now", "write")
+    __slots__ = ("_definitions", "_hints", "connection", "execute", "known_revisions", "now", "write")
 
-    def __init__(self, connection: apsw.Connection, now: Instant, left: dict[RunId, Left]) -> None:
+    def __init__(self, connection: apsw.Connection, now: Instant, known_revisions: dict[RunId, KnownRevision]) -> None:
         self.connection = connection
         self.execute = connection.execute
         # For statements without rows: they can share one cursor, and creating one costs as much as a small write.
         self.write = connection.cursor().execute
         self.now = now
-        self.left = left
+        self.known_revisions = known_revisions
         # Only the numbers that this transaction read or assigned: after a rollback they would be wrong.
         self._definitions: dict[tuple[str, int, int], int] = {}
         self._hints: dict[HintKind, dict[RunId, None]] = {}
@@ -61,11 +61,11 @@ class Transaction:
             known = self._definitions[workflow, version, priority] = int(row[0])
         return known
 
-    def leave(self, run_id: RunId, run: int, revision: int) -> None:
+    def remember(self, run_id: RunId, run: int, revision: int) -> None:
         """Remember the state of a run, so that its next commit need not read it."""
-        if len(self.left) >= _LEFT_MAX:
-            self.left.clear()
-        self.left[run_id] = run, revision
+        if len(self.known_revisions) >= _KNOWN_MAX:
+            self.known_revisions.clear()
+        self.known_revisions[run_id] = run, revision
 
     def hint(self, kind: HintKind, run_id: RunId) -> None:
         """Send this hint after the commit."""
@@ -78,7 +78,7 @@ class Transaction:
         if not runs:
             self._hints.pop(kind, None)
 
-    def announce(self, kind: HintKind) -> None:
+    def hint_all(self, kind: HintKind) -> None:
         """Send a hint that is about no particular run."""
         self._hints.setdefault(kind, {})
 

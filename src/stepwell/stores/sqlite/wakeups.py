@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell.environment import Executor
 from stepwell.errors import StoreError, StoreLostError
-from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
+from stepwell.stores.base.wakeups import Hint, HintHub, HintKind, Listener
 from stepwell.stores.sqlite.runners import Runner
 
 _PAUSE_SECONDS_MIN = 0.002
@@ -16,7 +16,7 @@ _PAUSE_SECONDS_MAX = 0.1
 _GROWTH = 1.25
 
 
-class SqliteWakeups(Hub):
+class SqliteWakeups(HintHub):
     """A hub that also polls for changes by other processes while it has listeners.
 
     Reading the counter costs microseconds. It is read often while other processes are busy, else ten times a second.
@@ -37,7 +37,7 @@ class SqliteWakeups(Hub):
 
     def open(self) -> None:
         """Start to poll for other processes' changes; the store is open."""
-        if self._watch is None and not self._runner.is_alone:
+        if self._watch is None and not self._runner.is_exclusive:
             self._watch = self._executor.spawn(self._watch_others(), name="stepwell-sqlite-wakeups")
 
     async def close(self) -> None:
@@ -54,13 +54,13 @@ class SqliteWakeups(Hub):
             await asyncio.sleep(pause)
             if not self._listeners:
                 self._has_listeners.clear()
-            elif self._look():
+            elif self._has_changed():
                 pause = _PAUSE_SECONDS_MIN
-                self.tell(Hint(HintKind.CHANGED))
+                self.notify(Hint(HintKind.CHANGED))
             else:
                 pause = min(pause * _GROWTH, _PAUSE_SECONDS_MAX)
 
-    def _look(self) -> bool:
+    def _has_changed(self) -> bool:
         try:
             return self._runner.has_changed()
         except StoreLostError:

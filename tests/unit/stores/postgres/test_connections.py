@@ -38,13 +38,15 @@ def url() -> str:
 @pytest_asyncio.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
     clock = ManualClock()
-    store = PostgresStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), url, told=clock)
+    store = PostgresStore(
+        Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), url, test_clock=clock
+    )
     await store.open()
     yield store
     await store.close()
 
 
-async def test_a_commit_that_fails_behind_its_rows_is_not_acknowledged(store: PostgresStore, url: str) -> None:
+async def test_a_commit_that_fails_after_its_rows_is_not_acknowledged(store: PostgresStore, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_LATE)
         try:
@@ -57,7 +59,7 @@ async def test_a_commit_that_fails_behind_its_rows_is_not_acknowledged(store: Po
     assert [created.is_new for created in await store.runs.create([new_run("r1")])] == [True]
 
 
-async def test_a_caller_that_is_cancelled_gets_nobody_another_ones_answer(store: PostgresStore) -> None:
+async def test_after_a_cancelled_call_no_caller_gets_a_foreign_answer(store: PostgresStore) -> None:
     for n in range(20):
         asked = asyncio.ensure_future(store.runs.create([new_run(f"a{n}")]))
         await asyncio.sleep(0)

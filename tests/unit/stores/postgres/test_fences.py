@@ -42,7 +42,7 @@ async def begin(store: PostgresStore, run_id: str) -> Turn:
     return Turn(store, created.claimed)
 
 
-async def test_a_worker_in_the_middle_of_its_steps_is_fenced(store: PostgresStore, url: str) -> None:
+async def test_a_worker_between_two_steps_is_fenced(store: PostgresStore, url: str) -> None:
     turn = await begin(store, "r1")
     await turn.commit(names=("a", "b", "c"))
     for number in (1, 2):  # the second one finds the run by its number

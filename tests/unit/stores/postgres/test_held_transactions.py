@@ -87,7 +87,7 @@ async def test_one_run_in_a_held_transaction_does_not_keep_the_others_from_their
 
 
 @pytest.mark.parametrize("coins_wanted", [1, 2], ids=["at the end", "in the middle"])
-async def test_a_transaction_in_which_nothing_happens_is_ended_by_the_server(
+async def test_the_server_ends_an_idle_transaction(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, coins_wanted: int
 ) -> None:
     monkeypatch.setattr(transactions, "_IDLE_SECONDS", 0.2)

@@ -39,7 +39,7 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def test_what_is_taken_for_a_worker_that_has_left_meanwhile_is_due_again(store: PostgresStore, url: str) -> None:
+async def test_a_batch_taken_for_a_retired_worker_is_due_again(store: PostgresStore, url: str) -> None:
     [created] = await store.runs.create([new_run("r1")], Claimant(_FIRST, 1, (FLOW,)))
     assert created.claimed is not None
     event = Emit(EventId("e1"), "paid", "pay", b"\x00e1", Instant(7), ("s",))
@@ -60,9 +60,7 @@ async def test_what_is_taken_for_a_worker_that_has_left_meanwhile_is_due_again(s
     assert owed.event_id == "e1"
 
 
-async def test_a_run_that_is_claimed_for_a_worker_that_has_left_meanwhile_is_freed(
-    store: PostgresStore, url: str
-) -> None:
+async def test_a_run_claimed_for_a_retired_worker_is_freed(store: PostgresStore, url: str) -> None:
     await store.runs.create([new_run("r1")])
     statement = sql.SQL("select {}.claim(null, 0, %s::jsonb)").format(sql.Identifier(functions_schema("stepwell")))
 

@@ -177,7 +177,7 @@ def run_program(server: PostgresServer, name: str, *words: str, given: bytes = b
     return subprocess.run([server.programs.path(name), *words], input=given, capture_output=True, check=True).stdout
 
 
-async def test_a_dump_that_is_restored_goes_on_where_it_was_taken(server: PostgresServer) -> None:
+async def test_a_restored_dump_continues_where_it_was_taken(server: PostgresServer) -> None:
     url = server.create_database()
     async with Engine(url, workflows=[count]) as engine:
         await engine.start(count, 1, key="one")

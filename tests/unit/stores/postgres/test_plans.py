@@ -163,7 +163,7 @@ async def live(store: PostgresStore, n: int) -> None:
     """A bit of everything that happens to runs, with ids of its own."""
     runs, scene = store.runs, Scene(store, ManualClock(), WORKER)
     await store.workers.renew(WORKER, LEASE)
-    await store.views.outlook(("flow@1", "other1@1"))
+    await store.views.upcoming_work(("flow@1", "other1@1"))
     await store.views.next_wake(("flow@1",))
     await store.views.has_stranded()
     await runs.create([new_run(f"new-{n}-{m}", key=f"new-key-{n}-{m}") for m in range(3)])
@@ -284,7 +284,7 @@ async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str
     }
 
 
-def test_what_the_doctor_asks_of_a_busy_database_is_little(url: str) -> None:
+def test_the_doctor_reads_few_pages_of_a_large_database(url: str) -> None:
     execute(url, CROWD["crowd.prepare"], CROWD["crowd.active"], CROWD["crowd.settle"])
     with psycopg.connect(url, autocommit=True) as connection:
         for name, parameters in (("has_unfinished", {}), ("backlog", {"limit": 1_001}), ("workers", {})):
@@ -358,7 +358,7 @@ def rows_read(pool: InlinePool) -> int:
     return int(rows)
 
 
-async def test_in_a_database_without_statistics_a_worker_finds_each_run_by_itself(url: str) -> None:
+async def test_without_statistics_a_worker_finds_each_run_by_its_own_look_up(url: str) -> None:
     """And not among all that it owns: a new database is not analysed, and keeps the plans that it began with."""
     pool = InlinePool(parse_address(url))
     store = await opened(url, pool)

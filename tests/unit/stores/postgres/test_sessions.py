@@ -102,7 +102,7 @@ async def refusal(url: str, log: pytest.LogCaptureFixture) -> StepwellError:
     return errors[0]
 
 
-async def test_a_wrong_password_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wrong_password_is_reported(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}-wrong@127.0.0.1:{guarded.port}/postgres", caplog)
 
     assert isinstance(error, StoreAccessError)
@@ -111,7 +111,7 @@ async def test_a_wrong_password_is_said(guarded: PostgresServer, caplog: pytest.
     assert "user and password" in error.fix
 
 
-async def test_no_password_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_password_is_reported(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann@127.0.0.1:{guarded.port}/postgres", caplog)
 
     assert isinstance(error, StoreAccessError)
@@ -119,7 +119,7 @@ async def test_no_password_is_said(guarded: PostgresServer, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("user", ["nobody_here", "idle", "banned", "bob"])
-async def test_a_user_that_is_not_let_in_is_said(
+async def test_a_rejected_user_is_reported(
     guarded: PostgresServer, user: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = await refusal(f"postgresql://{user}:{SECRET}@127.0.0.1:{guarded.port}/postgres", caplog)
@@ -129,16 +129,16 @@ async def test_a_user_that_is_not_let_in_is_said(
     assert user in error.why
 
 
-async def test_a_database_that_is_not_there_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_database_is_reported(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/nowhere", caplog)
 
     assert isinstance(error, StoreAccessError)
-    assert error.title == f"postgresql://127.0.0.1:{guarded.port}/nowhere does not exist"
+    assert error.title == f"the database postgresql://127.0.0.1:{guarded.port}/nowhere does not exist"
     assert "createdb" in error.fix
     assert guarded.execute("select count(*) from pg_database where datname = 'nowhere'") == [(0,)]
 
 
-async def test_a_database_that_one_may_not_enter_is_said(
+async def test_a_missing_right_to_connect_is_reported(
     guarded: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/closed", caplog)
@@ -148,7 +148,9 @@ async def test_a_database_that_one_may_not_enter_is_said(
     assert "the right connect" in error.fix
 
 
-async def test_a_server_without_encryption_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_without_encryption_is_reported(
+    guarded: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres?sslmode=require", caplog)
 
     assert isinstance(error, StoreAccessError)
@@ -156,7 +158,7 @@ async def test_a_server_without_encryption_is_said(guarded: PostgresServer, capl
     assert "sslmode" in error.fix
 
 
-async def test_a_host_that_is_not_there_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_host_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@nowhere.invalid/shop", caplog)
 
     assert isinstance(error, StoreUnavailableError)
@@ -164,7 +166,7 @@ async def test_a_host_that_is_not_there_is_said(caplog: pytest.LogCaptureFixture
     assert "nowhere.invalid" in error.title
 
 
-async def test_a_port_where_nobody_answers_is_said(nobodys_port: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_without_a_server_is_reported(nobodys_port: int, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{nobodys_port}/shop", caplog)
 
     assert isinstance(error, StoreUnavailableError)
@@ -172,14 +174,14 @@ async def test_a_port_where_nobody_answers_is_said(nobodys_port: int, caplog: py
     assert "port" in error.fix
 
 
-async def test_a_socket_that_is_not_there_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_socket_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@/shop?host=/nowhere", caplog)
 
     assert isinstance(error, StoreUnavailableError)
     assert "no server answers" in error.title
 
 
-async def test_a_port_where_somebody_else_answers_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_of_another_program_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()
@@ -206,7 +208,7 @@ async def test_a_port_where_somebody_else_answers_is_said(caplog: pytest.LogCapt
         "client_encoding=klingon",
     ],
 )
-async def test_an_option_with_a_value_that_it_cannot_have_is_said(
+async def test_an_option_with_an_invalid_value_is_reported(
     guarded: PostgresServer, option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres?{option}", caplog)
@@ -216,13 +218,13 @@ async def test_an_option_with_a_value_that_it_cannot_have_is_said(
     assert option.partition("=")[0] in error.why or "statement_timeout" in error.why
 
 
-async def test_a_port_that_cannot_be_one_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_port_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:99999/shop", caplog)
 
     assert isinstance(error, InvalidOptionError)
 
 
-def test_a_server_without_a_free_connection_is_said_to_have_none(guarded: PostgresServer) -> None:
+def test_a_server_without_free_connections_is_reported(guarded: PostgresServer) -> None:
     held = []
     address = parse_address(guarded.url())
     weak = parse_address(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres")
@@ -249,7 +251,7 @@ def test_nothing_is_kept_of_a_password_in_what_a_store_shows(guarded: PostgresSe
     connection.finish()
 
 
-def test_of_several_hosts_the_one_that_takes_writes_is_used() -> None:
+def test_of_several_hosts_the_server_that_accepts_writes_is_used() -> None:
     with PostgresServer() as primary:
         standby = primary.standby()
         try:

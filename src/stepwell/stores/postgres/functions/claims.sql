@@ -95,7 +95,7 @@ create function {f}.read_claimed(p_run bigint) returns json language sql stable 
 $$;
 
 -- Make a worker the owner of runs, each under a new epoch. Returns the claims, in their order.
-create function {f}.own(p_now bigint, p_runs bigint[], p_owner bigint) returns text language plpgsql volatile as $$
+create function {f}.claim_runs(p_now bigint, p_runs bigint[], p_owner bigint) returns text language plpgsql volatile as $$
 begin
     if cardinality(p_runs) = 0 then
         return '[]';
@@ -150,7 +150,7 @@ begin
             end if;
         end loop;
     end if;
-    return {f}.own(p_now, v_mine, q.owner);
+    return {f}.claim_runs(p_now, v_mine, q.owner);
 end $$;
 
 -- Give a debounced run its key. False if another run has the key; the end of that run wakes this one.
@@ -248,7 +248,7 @@ begin
             v_mine := v_mine || v_due.id;
         end loop;
     end if;
-    return {f}.answer(v_now, {f}.own(v_now, v_mine, v_owner));
+    return {f}.answer(v_now, {f}.claim_runs(v_now, v_mine, v_owner));
 end $$;
 
 -- From here on the owner's commits take the general path. Waits for a plain commit that is being written.

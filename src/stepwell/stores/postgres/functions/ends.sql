@@ -21,7 +21,7 @@ end $$;
 
 -- Wake a parent that waits for this child, or notify its worker. The lock orders this with the parent's own commit: one
 -- of the two sees what the other did.
-create function {f}.tell_parent(p_now bigint, p_parent text, p_location bytea) returns void language plpgsql volatile as $$
+create function {f}.notify_parent(p_now bigint, p_parent text, p_location bytea) returns void language plpgsql volatile as $$
 declare
     v_parent record;
 begin
@@ -81,7 +81,7 @@ begin
     end if;
     perform {f}.hint('ended', r.run_id);
     if r.parent is not null then
-        perform {f}.tell_parent(p_now, r.parent, r.parent_location);
+        perform {f}.notify_parent(p_now, r.parent, r.parent_location);
     end if;
     perform {f}.announce_end(p_now, p_run, p_announce);
     return true;

@@ -30,19 +30,19 @@ create function {f}.give_event(
 ) language plpgsql volatile as $$
 declare
     v_wait record;
-    v_given bigint[] := '{}';
+    v_last bigint[] := '{}';
 begin
     woken := '{}';
     reached := 0;
     for v_wait in select * from {f}.choose_waits(p_deliver, p_topic, p_facets) loop
         update {t}.waits as w set topic = null, facet = null, armed = null
         where w.run = v_wait.run and w.position = v_wait.position;
-        if v_wait.run = any (v_given) then
+        if v_wait.run = any (v_last) then
             update {t}.receipts as r set locations = r.locations || v_wait.location
             where r.run = v_wait.run and r.event = p_event;
             continue;
         end if;
-        v_given := v_given || v_wait.run;
+        v_last := v_last || v_wait.run;
         reached := reached + 1;
         insert into {t}.receipts (run, event, locations, is_read)
         values (v_wait.run, p_event, array[v_wait.location], false);
@@ -104,7 +104,7 @@ create function {f}.has_receiver(p_run bigint) returns boolean language sql stab
 $$;
 
 -- Give a new wait an event that is in the inbox for no other wait of its run, or an event that its topic keeps.
-create function {f}.take_what_is_there(p_now bigint, p_run bigint, p_run_id text, p_position bigint) returns void
+create function {f}.take_available(p_now bigint, p_run bigint, p_run_id text, p_position bigint) returns void
 language plpgsql volatile as $$
 declare
     w record;
@@ -224,7 +224,7 @@ begin
         )
         order by place
     loop
-        perform {f}.take_what_is_there(p_now, p_run, p_run_id, v_position);
+        perform {f}.take_available(p_now, p_run, p_run_id, v_position);
     end loop;
 end $$;
 
@@ -234,7 +234,7 @@ declare
     v_topic text;
     v_receipt record;
     v_until bigint;
-    v_given record;
+    v_last record;
 begin
     if not exists (select 1 from {t}.receipts where run = p_run) then
         return;
@@ -258,10 +258,10 @@ begin
             perform {f}.empty_event(v_receipt.event);
             continue;
         end if;
-        select * into v_given
+        select * into v_last
         from {f}.give_event(p_now, v_receipt.event, 'one', v_receipt.topic, v_receipt.facets);
         update {t}.events
-        set is_taken = v_given.reached > 0, kept_until = v_until, forget_at = greatest(forget_at, v_until)
+        set is_taken = v_last.reached > 0, kept_until = v_until, forget_at = greatest(forget_at, v_until)
         where number = v_receipt.event;
     end loop;
 end $$;

@@ -164,7 +164,7 @@ begin
 end $$;
 
 -- The runs that a filter selects, apart from their statuses; the filter is parameter $1.
-create function {f}.which_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
+create function {f}.selection_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
 return ' from ' || p_runs || ' as r where true'
     || case when p_filter->>{RunFilter.workflow} is null then ''
         else ' and ' || {f}.one_of(array(select id from {t}.definitions where workflow = p_filter->>{RunFilter.workflow})) end
@@ -183,7 +183,7 @@ return ' and r.status = ' || quote_literal(p_status)
 create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
 declare
-    v_text constant text := '(select 1' || {f}.which_of(p_filter, '{t}.runs', false);
+    v_text constant text := '(select 1' || {f}.selection_of(p_filter, '{t}.runs', false);
     v_parts text[] := array(
         select v_text || {f}.has_status(one) || ' limit $2)'
         from (select distinct one from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one)) as named
@@ -250,7 +250,7 @@ declare
     v_end constant text := case when p_is_rare then ') select * from matching' else '' end
         || ' order by ' || p_order || ' limit $3)';
     v_text text := case when p_is_rare then '(with matching as materialized (' else '(' end
-        || 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place' || {f}.which_of(p_filter, p_runs, p_is_rare);
+        || 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place' || {f}.selection_of(p_filter, p_runs, p_is_rare);
     v_parts text[];
 begin
     if p_before is not null and v_place is null then

@@ -115,7 +115,7 @@ begin
         perform {f}.wake_debounced(p_now, r.key);
         perform {f}.give_back(p_now, p_run);
         if r.parent is not null then
-            perform {f}.tell_parent(p_now, r.parent, r.parent_location);
+            perform {f}.notify_parent(p_now, r.parent, r.parent_location);
         end if;
     end if;
 end $$;

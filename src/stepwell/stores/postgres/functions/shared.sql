@@ -79,7 +79,7 @@ begin
 end $$;
 
 -- The time, for reads: nothing is stored.
-create function {f}.look_at_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
+create function {f}.peek_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
     select greatest(
         coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
         (select value from {t}.meta where name = 'floor')

@@ -54,7 +54,7 @@ begin
 end $$;
 
 -- Wake a run that just got a signal, if it waits for this signal.
-create function {f}.tell_run(p_now bigint, p_run bigint, p_run_id text, p_status text, p_owner bigint, p_name text)
+create function {f}.notify_run(p_now bigint, p_run bigint, p_run_id text, p_status text, p_owner bigint, p_name text)
 returns boolean language plpgsql volatile as $$
 begin
     if p_owner is not null then
@@ -72,7 +72,7 @@ begin
 end $$;
 
 -- The newest run with the target's id or key that knows the dedup key.
-create function {f}.find_ended_twin(p_new jsonb) returns text language plpgsql stable as $$
+create function {f}.find_ended_duplicate(p_new jsonb) returns text language plpgsql stable as $$
 begin
     if p_new->>{NewSignal.dedup_key} is null then
         return null;
@@ -112,7 +112,7 @@ begin
             delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}), null, false);
             return;
         end if;
-        v_known := {f}.find_ended_twin(p_new);
+        v_known := {f}.find_ended_duplicate(p_new);
         delivered := json_build_array(case when v_known is null then 'missing' else 'duplicate' end, v_known, false);
         return;
     end if;
@@ -124,7 +124,7 @@ begin
         return;
     end if;
     perform {f}.insert_signal(p_now, p_new, v.run, null);
-    v_woke := {f}.tell_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>{NewSignal.name});
+    v_woke := {f}.notify_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>{NewSignal.name});
     if v_woke and not v.run = any (woken) then
         woken := woken || v.run;
     end if;
@@ -212,7 +212,7 @@ begin
             json_build_array(
                 v.run_id, v.run_id = p_new->>{NewRun.run_id}, v.input = {f}.unb64(p_new->>{NewRun.input}), false, null, null
             ),
-            v_answer->{Mail.delivered}->0, v_answer->{Mail.claimed}
+            v_answer->{DeliverResult.delivered}->0, v_answer->{DeliverResult.claimed}
         )::text);
     end if;
     v_held := {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
@@ -269,7 +269,7 @@ begin
         set number = nextval(pg_get_serial_sequence('{t}.signals', 'number')), run = v.run, key = null, refused = null,
             payload = {f}.unb64(v_letter->>{Redelivery.payload})
         where number = v_number;
-        v_woke := {f}.tell_run(v_now, v.run, v.run_id, v.status, v.owner, v_stray.name);
+        v_woke := {f}.notify_run(v_now, v.run, v.run_id, v.status, v.owner, v_stray.name);
         if v_woke and not v.run = any (v_woken) then
             v_woken := v_woken || v.run;
         end if;

@@ -95,7 +95,7 @@ begin
     if not found then
         return null;
     end if;
-    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.own(p_now, array[r.id], v_owner) || ']';
+    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
 end $$;
 
 -- `apply` for one commit that completes its run and has otherwise only entries and at most one consumed signal. Only

@@ -53,7 +53,7 @@ declare
     v_known record;
 begin
     -- Also before the lock: an attempt to seal must not block a store that is in use.
-    perform {f}.refuse_if_used({f}.look_at_clock(p_now, p_seen));
+    perform {f}.refuse_if_used({f}.peek_clock(p_now, p_seen));
     v_now := {f}.begin_exclusive(p_now, p_seen);
     select transfer_id, kind into v_known from {t}.seals;
     if found then
@@ -105,7 +105,7 @@ begin
     if p_clears then
         perform {f}.clear();
     elsif p_kind = 'arriving' then
-        perform {f}.pass_numbers();
+        perform {f}.advance_sequences();
     end if;
     return {f}.answer(v_now, 'null');
 end $$;
@@ -116,35 +116,35 @@ create function {f}.numbers_of(p_table text) returns regclass language sql stabl
 $$;
 
 -- Raise the sequences above the numbers that arrived.
-create function {f}.pass_numbers() returns void language plpgsql volatile as $$
+create function {f}.advance_sequences() returns void language plpgsql volatile as $$
 declare
     v_table text;
     v_last bigint;
 begin
     foreach v_table in array array['signals', 'events', 'receipts', 'outbox'] loop
         execute 'select max(number) from {t}.' || v_table into v_last;
-        perform {f}.pass({f}.numbers_of(v_table), v_last);
+        perform {f}.advance_sequence({f}.numbers_of(v_table), v_last);
     end loop;
-    perform {f}.pass('{t}.armed', (select max(armed) from {t}.waits));
+    perform {f}.advance_sequence('{t}.armed', (select max(armed) from {t}.waits));
 end $$;
 
 -- Use up the numbers of a sequence up to this one. A role that may only take numbers, as docs/postgres.md grants it,
 -- takes them one by one.
-create function {f}.pass(p_sequence regclass, p_last bigint) returns void language plpgsql volatile as $$
+create function {f}.advance_sequence(p_sequence regclass, p_last bigint) returns void language plpgsql volatile as $$
 declare
-    v_given bigint := {f}.last_given(p_sequence);
+    v_last bigint := {f}.last_assigned(p_sequence);
 begin
-    if v_given >= coalesce(p_last, 0) then
+    if v_last >= coalesce(p_last, 0) then
         return;
     end if;
     if has_sequence_privilege(p_sequence, 'update') then
         perform setval(p_sequence, p_last);
     else
-        perform nextval(p_sequence) from generate_series(v_given + 1, p_last);
+        perform nextval(p_sequence) from generate_series(v_last + 1, p_last);
     end if;
 end $$;
 
-create function {f}.last_given(p_sequence regclass) returns bigint language sql volatile as $$
+create function {f}.last_assigned(p_sequence regclass) returns bigint language sql volatile as $$
     select coalesce(pg_sequence_last_value(p_sequence), 0)
 $$;
 
@@ -177,7 +177,7 @@ create function {f}.clear() returns void language sql volatile as $$
     update {t}.meta set value = 0 where name = 'encrypted'
 $$;
 
--- A batch: [blobs, events, runs, chunks, signals, owed, requests, acts, given, next, holds, hold_acts, head,
+-- A batch: [blobs, events, runs, chunks, signals, owed, requests, acts, highest, next, holds, hold_acts, head,
 -- is_encrypted]. A mark is the kind, a colon, and the mark of the last item.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
@@ -208,7 +208,7 @@ begin
         end if;
     end loop;
     return '[' || array_to_string(v_contents, ',') || ','
-        || json_build_array({f}.last_given({f}.numbers_of('receipts')), {f}.last_given({f}.numbers_of('outbox')))::text
+        || json_build_array({f}.last_assigned({f}.numbers_of('receipts')), {f}.last_assigned({f}.numbers_of('outbox')))::text
         || ',' || to_json(v_next)::text || ',' || {f}.read_holds()::text || ','
         || (
             select coalesce(json_agg(act order by place desc), '[]')::text
@@ -217,7 +217,7 @@ begin
         || (select (value <> 0)::text from {t}.meta where name = 'encrypted') || ']';
 end $$;
 
-create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
+create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_batch jsonb) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_exclusive(p_now, p_seen);
@@ -230,36 +230,36 @@ begin
         perform {f}.refuse_unsealed(p_transfer_id);
     end if;
     select min(place) into v_damaged
-    from jsonb_array_elements(p_parcel->{Parcel.blobs}) with ordinality as x (one, place)
+    from jsonb_array_elements(p_batch->{TransferBatch.blobs}) with ordinality as x (one, place)
     where encode(sha256({f}.unb64(one->>{PackedBlob.content})), 'hex') <> one->>{PackedBlob.name};
     if v_damaged is not null then
         perform {f}.refuse_item('damaged', 'blobs', v_damaged - 1);
     end if;
     for v_kind, v_place in select kind, place - 1 from unnest({f}.packed_kinds()) with ordinality as x (kind, place) loop
-        v_items := p_parcel->(v_place::int);
+        v_items := p_batch->(v_place::int);
         if jsonb_array_length(v_items) > 0 then
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
     end loop;
-    perform {f}.replace_holds(p_parcel->{Parcel.holds}, p_parcel->{Parcel.hold_acts});
-    update {t}.chain set number = (p_parcel->{Parcel.head}->>{ChainHead.number})::bigint,
-        chain = p_parcel->{Parcel.head}->>{ChainHead.chain};
-    update {t}.meta set value = 1 where name = 'encrypted' and (p_parcel->>{Parcel.is_encrypted})::boolean;
+    perform {f}.replace_holds(p_batch->{TransferBatch.holds}, p_batch->{TransferBatch.hold_acts});
+    update {t}.chain set number = (p_batch->{TransferBatch.head}->>{ChainHead.number})::bigint,
+        chain = p_batch->{TransferBatch.head}->>{ChainHead.chain};
+    update {t}.meta set value = 1 where name = 'encrypted' and (p_batch->>{TransferBatch.is_encrypted})::boolean;
     -- The numbers of deleted rows are not assigned again either.
-    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->{Parcel.given}->>{Given.receipts})::bigint);
-    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->{Parcel.given}->>{Given.owed})::bigint);
+    perform {f}.advance_sequence({f}.numbers_of('receipts'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.receipts})::bigint);
+    perform {f}.advance_sequence({f}.numbers_of('outbox'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.owed})::bigint);
     return {f}.answer(v_now, 'null');
 end $$;
 
 create function {f}.unpack_kind(p_now bigint, p_kind text, p_items jsonb) returns void language plpgsql volatile as $$
 begin
-    perform {f}.add_things(p_now, p_kind, p_items, 0);
+    perform {f}.add_items(p_now, p_kind, p_items, 0);
 exception when unique_violation then
     -- Another item has a number, a key or an id of these. Items are added one by one to find which; identical ones are
     -- fine.
     for v_place in 0..jsonb_array_length(p_items) - 1 loop
         begin
-            perform {f}.add_things(p_now, p_kind, jsonb_build_array(p_items->v_place), v_place);
+            perform {f}.add_items(p_now, p_kind, jsonb_build_array(p_items->v_place), v_place);
         exception when unique_violation then
             perform {f}.refuse_item('differs', p_kind, v_place);
         end;

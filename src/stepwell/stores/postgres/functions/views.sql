@@ -177,7 +177,7 @@ $$;
 create function {f}.list_kept(p_now bigint, p_seen bigint, p_limit bigint,
     p_topic text) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return (
         select coalesce(
@@ -229,9 +229,9 @@ create function {f}.tally_runs(p_now bigint, p_seen bigint) returns text languag
 $$;
 
 -- The states are listed, so that the index covers the query.
-create function {f}.census(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
+create function {f}.count_unfinished(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return (
         select json_build_array(
@@ -269,7 +269,7 @@ $$;
 
 create function {f}.has_stranded(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return (
         exists (select 1 from {t}.workers where lease_until <= v_now)
@@ -278,9 +278,9 @@ begin
     )::text;
 end $$;
 
-create function {f}.outlook(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language plpgsql stable as $$
+create function {f}.upcoming_work(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return '[' || {f}.next_wake(p_now, p_seen, p_definitions) || ',' || {f}.has_stranded(p_now, v_now) || ','
         || coalesce((select min(lease_until)::text from {t}.workers where lease_until > v_now), 'null') || ']';

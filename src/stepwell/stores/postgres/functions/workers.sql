@@ -170,7 +170,7 @@ end $$;
 create function {f}.await_owned(p_now bigint, p_seen bigint) returns void language plpgsql volatile as $$
 declare
     v_patience text := current_setting('lock_timeout');
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     perform set_config('lock_timeout', '500ms', true);
     perform {f}.lock_owned(array(select {f}.dead_owners(v_now)));

@@ -49,7 +49,7 @@ order by 1;
 select transfer_id, kind, peer, at from {t}.seals;
 
 -- name: workers
-select name, lease_until > (select {f}.look_at_clock(null, 0)), lease_until from {t}.workers order by started_at, id;
+select name, lease_until > (select {f}.peek_clock(null, 0)), lease_until from {t}.workers order by started_at, id;
 
 -- name: has_unfinished
 select exists (
@@ -58,7 +58,7 @@ select exists (
 
 -- name: stranded
 select count(*)
-from {f}.dead_owners({f}.look_at_clock(null, 0)) as dead (owner)
+from {f}.dead_owners({f}.peek_clock(null, 0)) as dead (owner)
 join {t}.runs as r on r.owner = dead.owner;
 
 -- name: orphans
@@ -66,7 +66,7 @@ select {f}.orphans(null, 0);
 
 -- name: backlog
 -- One index range for each definition, read only as far as it is counted.
-with clock as materialized (select {f}.look_at_clock(null, 0) as now)
+with clock as materialized (select {f}.peek_clock(null, 0) as now)
 select count(*), coalesce(max(clock.now - due.wake_at), 0)
 from clock
 cross join {t}.definitions as d
@@ -79,7 +79,7 @@ cross join lateral (
 ) as due;
 
 -- name: unserved
-with clock as materialized (select {f}.look_at_clock(null, 0) as now),
+with clock as materialized (select {f}.peek_clock(null, 0) as now),
 alive as (select w.definitions from {t}.workers as w, clock where w.lease_until > clock.now)
 select
     array(

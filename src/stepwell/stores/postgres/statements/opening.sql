@@ -1,4 +1,4 @@
--- name: look_in
+-- name: read_opening
 -- The time, the version of the tables and their identity. It fails unless tables and this release's functions exist.
 select
     json_build_array(

@@ -14,7 +14,7 @@ select value from stepwell_meta where name = 'schema';
 insert into stepwell_meta (name, value) values ('schema', :version)
 on conflict (name) do update set value = excluded.value;
 
--- name: heed
+-- name: read_state
 -- The clock, whether values are encrypted and, if the database is closed, its seal: what another process may have
 -- changed and every transaction must know.
 select c.floor, c.uptime, c.boot, c.divisor, s.transfer_id, s.kind, s.peer, s.at,
@@ -29,7 +29,7 @@ update stepwell_meta set value = :value where name = 'encrypted';
 -- name: set_clock
 update stepwell_clock set floor = :floor, uptime = :uptime, boot = :boot, divisor = :divisor where id = 1;
 
--- name: pass
+-- name: raise
 -- Do not assign numbers again that came from another database.
 update stepwell_meta set value = max(value, :value) where name = :name;
 

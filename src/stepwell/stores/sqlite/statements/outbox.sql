@@ -50,7 +50,7 @@ delete from stepwell_outbox where number = :number and run = :run and sink = :si
 -- name: fail
 update stepwell_outbox set attempts = attempts + 1, failure = :failure where number = :number;
 
--- name: bury
+-- name: mark_dead
 update stepwell_outbox set died_at = :now, next_at = null where number = :number;
 
 -- name: find_first

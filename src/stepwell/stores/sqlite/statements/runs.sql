@@ -232,7 +232,7 @@ set status = case when hold is not null then 'paused' when status = 'running' th
     owner = null, wake_at = iif(hold is null, :now, null), stalls = :stalls
 where id = :id;
 
--- name: stand_still
+-- name: pause_unowned
 update stepwell_runs set status = 'paused', wake_at = null, hold = :hold where id = :id;
 
 -- name: mark_held

@@ -2,10 +2,10 @@
 -- By its id, wherever it is and in any state.
 select r.run_id from stepwell_signals as s left join stepwell_runs as r on r.id = s.run where s.signal_id = :signal_id;
 
--- name: find_twin
+-- name: find_duplicate
 select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key;
 
--- name: find_ended_twin
+-- name: find_ended_duplicate
 -- The newest run with the target's id or key that knows the dedup key.
 with recursive meant (id, run_id, successor) as (
     select id, run_id, successor from stepwell_runs where run_id = :target
@@ -20,7 +20,7 @@ where exists (select 1 from stepwell_signals as s where s.run = m.id and s.name 
 order by m.id desc
 limit 1;
 
--- name: find_held_twin
+-- name: find_held_duplicate
 select 1 from stepwell_signals where key = :key and name = :name and dedup_key = :dedup_key;
 
 -- name: insert
@@ -66,7 +66,7 @@ where
 -- name: pass_on
 update stepwell_signals set run = :successor where run = :run and payload is not null and refused is null;
 
--- name: drop_held_twins
+-- name: drop_held_duplicates
 -- Held signals that the run knows already count as consumed.
 update stepwell_signals
 set run = :run, key = null, dedup_key = null, payload = null
@@ -82,7 +82,7 @@ update stepwell_signals set run = :run, key = null where key = :key;
 -- name: find_held
 select 1 from stepwell_signals where key = :key limit 1;
 
--- name: find_stray
+-- name: find_undelivered
 -- A signal that no run will read: held, refused, or left by an ended run.
 select s.name, s.dedup_key
 from stepwell_signals as s
@@ -95,7 +95,7 @@ where s.number = :number and s.payload is not null and (
 -- Another signal of the run with the same dedup key.
 select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key and number <> :number;
 
--- name: drop_stray
+-- name: drop_undelivered
 update stepwell_signals set run = :run, key = null, dedup_key = null, payload = null where number = :number;
 
 -- name: redeliver

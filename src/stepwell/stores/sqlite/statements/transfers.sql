@@ -28,13 +28,13 @@ select
     (select count(*) from stepwell_requests) as requests,
     (select count(*) from stepwell_acts) as acts;
 
--- name: find_given
+-- name: find_highest
 -- SQLite itself keeps the highest number of the outbox, from the first row on.
 select
     (select value from stepwell_meta where name = 'receipts') as receipts,
     coalesce((select seq from sqlite_sequence where name = 'stepwell_outbox'), 0) as owed;
 
--- name: pass_owed
+-- name: raise_owed
 insert into sqlite_sequence (name, seq)
 select 'stepwell_outbox', 0
 where not exists (select 1 from sqlite_sequence where name = 'stepwell_outbox');

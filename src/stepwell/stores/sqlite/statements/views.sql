@@ -54,7 +54,7 @@ select r.id from stepwell_runs as r {tables} where {conditions} and {more} order
 -- name: find_many
 select {Run.* to row} from stepwell_run_rows where id in (select value from json_each(:ids));
 
--- name: find_sure
+-- name: find_readable
 -- The columns that can be read whatever a row contains, in the order of a run's fields.
 select
     cast(hex(run_id) as text),

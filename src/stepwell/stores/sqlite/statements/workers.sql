@@ -31,7 +31,7 @@ select id, incarnation, name, started_at, lease_until, definitions from stepwell
 -- name: find_dead
 select 1 from stepwell_workers where lease_until <= :now limit 1;
 
--- name: next_lapse
+-- name: next_lease_end
 select min(lease_until) from stepwell_workers where lease_until > :now;
 
 -- name: list_dead

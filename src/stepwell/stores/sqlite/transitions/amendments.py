@@ -61,10 +61,10 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
     if amendment.input is not None:
         tx.run("payloads.change_input", run=run, input=amendment.input)
     if revives:
-        tx.run("signals.drop_held_twins", run=run, key=key)
+        tx.run("signals.drop_held_duplicates", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
     note(tx, run, amendment.verb, Actor(amendment.by), status, amendment.reason)
-    tx.left.pop(amendment.run_id, None)
+    tx.known_revisions.pop(amendment.run_id, None)
     tx.hint(HintKind.READY, amendment.run_id)
     return Amended.APPLIED
 

@@ -13,7 +13,7 @@ from stepwell.stores.base.damage import salvage_claimed
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.base.workers import lease_lost
 from stepwell.stores.sqlite.histories import read_events, read_outcomes, read_signals
-from stepwell.stores.sqlite.rows import encode_texts, sure_of, to_run
+from stepwell.stores.sqlite.rows import encode_texts, readable_values, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.holds import served
@@ -70,7 +70,7 @@ class Quota:
         if owner is None:
             return None
         self._tx.unhint(HintKind.READY, found.run_id)  # no worker need look for it
-        return own(self._tx, run, owner)
+        return claim_run(self._tx, run, owner)
 
 
 def begin(tx: Transaction, run: int) -> bool:
@@ -82,7 +82,7 @@ def begin(tx: Transaction, run: int) -> bool:
         tx.run("runs.postpone", id=run, wake_at=postponed_to(tx.now, until))
         return False
     tx.run("runs.begin_debounced", id=run)
-    tx.run("signals.drop_held_twins", run=run, key=key)
+    tx.run("signals.drop_held_duplicates", run=run, key=key)
     tx.run("signals.take_over_held", run=run, key=key)
     return True
 
@@ -129,7 +129,7 @@ def _claim_due(tx: Transaction, definitions: list[int], owner: int, limit: int) 
         is_complete = True
         for _, run, debounced_until in _list_due(tx, definitions, limit - len(claimed)):
             if debounced_until is None or begin(tx, run):
-                claimed.append(own(tx, run, owner))
+                claimed.append(claim_run(tx, run, owner))
             else:
                 is_complete = False  # it was not claimed, so another run of this priority may be
     return claimed
@@ -148,14 +148,14 @@ def _claim_soon(tx: Transaction, lanes: list[tuple[int, int]], owner: int, limit
     for priority, definition in lanes:
         rows = tx.rows("runs.list_soon", definition=definition, now=tx.now, until=tx.now + ahead, limit=limit)
         soon += [(-priority, wake_at, run) for wake_at, run in rows]
-    return [own(tx, run, owner) for _, _, run in sorted(soon)[:limit]]
+    return [claim_run(tx, run, owner) for _, _, run in sorted(soon)[:limit]]
 
 
 def _by_time(row: Row) -> Row:
     return row[:2]
 
 
-def own(tx: Transaction, run: int, owner: int) -> Claimed:
+def claim_run(tx: Transaction, run: int, owner: int) -> Claimed:
     """Make a worker the owner of a run, under a new epoch."""
     tx.write(_CLAIM, (owner, tx.now, run))
     try:
@@ -163,8 +163,8 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
         assert row is not None
         claimed = to_run(row)
     except (CorruptRecordError, UnicodeDecodeError) as error:
-        return _own_damaged(tx, run, error)
-    tx.leave(claimed.run_id, run, claimed.revision)
+        return _claim_damaged(tx, run, error)
+    tx.remember(claimed.run_id, run, claimed.revision)
     has_signals, has_children, has_events = row[-3:]
     inbox = Inbox(
         read_signals(tx.connection, run) if has_signals else (),
@@ -174,13 +174,13 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
     return Claimed(claimed, inbox, claimed.revision == 0)
 
 
-def _own_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
+def _claim_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
     """Claim a run whose row cannot be read, so that it does not prevent claims of other runs."""
-    sure, claim = tx.find("views.find_sure", id=run), tx.find("runs.find_claim", id=run)
+    sure, claim = tx.find("views.find_readable", id=run), tx.find("runs.find_claim", id=run)
     assert sure is not None
     assert claim is not None
     epoch, incarnation = claim
-    return salvage_claimed(sure_of(sure), epoch, incarnation, error)
+    return salvage_claimed(readable_values(sure), epoch, incarnation, error)
 
 
 def free(tx: Transaction, run: int, run_id: RunId, stalls: int, *, is_held: bool) -> None:

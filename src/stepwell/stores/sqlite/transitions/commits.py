@@ -57,7 +57,7 @@ _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
 _FENCED, _APPLIED = Applied(Verdict.FENCED), Verdict.APPLIED
 _CANCELLING = RunStatus.CANCELLING
-_NO_MORE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that has only names and entries
+_NOTHING_ELSE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that has only names and entries
 
 
 def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
@@ -73,7 +73,7 @@ def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None)
 def _finish(tx: Transaction, commit: Commit) -> Applied | None:
     """The common end of a run: its state is known, the commit adds entries and completes it. None for other commits."""
     run_id, (incarnation, epoch), number, names, entries = commit[:5]
-    left, end = tx.left.get(run_id), commit.move
+    left, end = tx.known_revisions.get(run_id), commit.move
     if left is None or not entries or not isinstance(end, End) or not is_finish(commit):
         return None
     run, revision = left
@@ -83,7 +83,7 @@ def _finish(tx: Transaction, commit: Commit) -> Applied | None:
     tx.write(_FINISH_KNOWN, (*counters, *fence))
     if tx.connection.changes() != 1:
         return None
-    del tx.left[run_id]
+    del tx.known_revisions[run_id]
     _append(tx, run, run_id, names, entries)
     if commit.consumed:
         consume(tx, run, run_id, commit.consumed)
@@ -98,7 +98,7 @@ def _finish(tx: Transaction, commit: Commit) -> Applied | None:
 def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
     """The most common commit: it adds entries to a run whose state is known. None for other commits."""
     run_id, (incarnation, epoch), number, names, entries = commit[:5]
-    left = tx.left.get(run_id)
+    left = tx.known_revisions.get(run_id)
     if left is None or not entries or commit.progress or commit.ended_progress:
         return None
     run, revision = left
@@ -108,8 +108,8 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
     if tx.connection.changes() != 1:
         return None
     _append(tx, run, run_id, names, entries)
-    claimed = () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
-    tx.left[run_id] = run, revision
+    claimed = () if commit[5:] == _NOTHING_ELSE else _write_more(tx, run, commit, quota, claimant)
+    tx.known_revisions[run_id] = run, revision
     return Applied(_APPLIED, False, revision, False, claimed)
 
 
@@ -152,7 +152,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     if commit.progress or commit.ended_progress:
         has_progress |= _keep_progress(tx, run, commit)
     if move is not None:
-        tx.left.pop(commit.run_id, None)
+        tx.known_revisions.pop(commit.run_id, None)
         until = deadline_at if status is RunStatus.RUNNING else None
         step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, until, hold)
         is_awake = move_run(tx, step, move, commit.announce)
@@ -163,14 +163,14 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         tx.write(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
         tx.write(_TOUCH, (commit.number, revision, run))
-    tx.leave(commit.run_id, run, revision)
+    tx.remember(commit.run_id, run, revision)
     return Applied(_APPLIED, status is _CANCELLING, revision, False, claimed, hold is not None)
 
 
 def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None) -> tuple[Claimed, ...]:
     """Write everything except the move, in the order of the contract. Returns the children that were claimed."""
     _append(tx, run, commit.run_id, commit.names, commit.entries)
-    return () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
+    return () if commit[5:] == _NOTHING_ELSE else _write_more(tx, run, commit, quota, claimant)
 
 
 def _append(tx: Transaction, run: int, run_id: RunId, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:

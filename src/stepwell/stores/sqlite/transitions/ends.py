@@ -27,7 +27,7 @@ def cancel_tied(tx: Transaction, run_id: RunId, announce: Announce | None) -> No
         cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED, announce=announce)
 
 
-def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
+def notify_parent(tx: Transaction, parent: RunId, location: Location) -> None:
     """Wake a parent that waits for this child, or notify its worker."""
     found = tx.find("runs.find_for_signal", run_id=parent)
     if found is None:
@@ -86,6 +86,6 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announ
         tx.run("progress.clear", run=run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
-        tell_parent(tx, parent, location)
+        notify_parent(tx, parent, location)
     announce_end(tx, run, announce)
     return True

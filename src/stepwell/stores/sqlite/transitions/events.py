@@ -113,7 +113,7 @@ def add_topic_waits(
         asked = {"facets": encode_texts(wait.where), "topic": topic, "facet": facet, "armed": armed}
         tx.run("waits.add_topic", **stored, **asked, limit_at=wait.limit_at)
     for position, wait in fresh:
-        _take_what_is_there(tx, run, run_id, position, wait, waits)
+        _take_available(tx, run, run_id, position, wait, waits)
 
 
 def list_topic_waits(tx: Transaction, run: int) -> dict[Wait, tuple[str | None, int | None]]:
@@ -126,7 +126,7 @@ def list_topic_waits(tx: Transaction, run: int) -> dict[Wait, tuple[str | None, 
     return found
 
 
-def _take_what_is_there(
+def _take_available(
     tx: Transaction, run: int, run_id: RunId, position: int, wait: Wait, waits: tuple[Wait, ...]
 ) -> None:
     """Give a new wait an event that is in the inbox for no other wait of its run, or an event that its topic keeps."""

@@ -28,7 +28,7 @@ def pause(tx: Transaction, run_id: RunId, actor: Actor, reason: str) -> bool:
         return False
     hold = Hold(actor.by, reason, tx.now)
     if owner is None:
-        stand_still(tx, run, run_id, hold)
+        pause_unowned(tx, run, run_id, hold)
     else:
         tx.run("runs.mark_held", id=run, hold=encode_hold(hold))
         tx.hint(HintKind.MAIL, run_id)
@@ -36,9 +36,9 @@ def pause(tx: Transaction, run_id: RunId, actor: Actor, reason: str) -> bool:
     return True
 
 
-def stand_still(tx: Transaction, run: int, run_id: RunId, hold: Hold) -> None:
+def pause_unowned(tx: Transaction, run: int, run_id: RunId, hold: Hold) -> None:
     """Pause a run without an owner."""
-    tx.run("runs.stand_still", id=run, hold=encode_hold(hold))
+    tx.run("runs.pause_unowned", id=run, hold=encode_hold(hold))
     tx.hint(HintKind.ENDED, run_id)
 
 
@@ -57,7 +57,7 @@ def pause_workflow(tx: Transaction, workflow: str | None, actor: Actor, reason: 
     if tx.connection.changes() != 1:
         return False
     add_act(tx, HoldAct(tx.now, workflow, "pause", actor.by, reason), actor.act)
-    tx.announce(HintKind.HELD)
+    tx.hint_all(HintKind.HELD)
     return True
 
 
@@ -69,7 +69,7 @@ def resume_workflow(tx: Transaction, workflow: str | None, actor: Actor) -> bool
     if tx.connection.changes() != 1:
         return False
     add_act(tx, HoldAct(tx.now, workflow, "resume", actor.by, ""), actor.act)
-    tx.announce(HintKind.READY)
+    tx.hint_all(HintKind.READY)
     return True
 
 

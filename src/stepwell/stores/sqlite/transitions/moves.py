@@ -18,9 +18,9 @@ from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.ends import cancel_tied, tell_parent, wake_debounced
+from stepwell.stores.sqlite.transitions.ends import cancel_tied, notify_parent, wake_debounced
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
-from stepwell.stores.sqlite.transitions.holds import stand_still
+from stepwell.stores.sqlite.transitions.holds import pause_unowned
 from stepwell.stores.sqlite.transitions.outbox import announce_end
 from stepwell.stores.sqlite.transitions.starts import insert
 
@@ -142,7 +142,7 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
     if is_end and has_events:
         give_back(tx, step.run)
     if is_end and parent is not None:
-        tell_parent(tx, parent, location)
+        notify_parent(tx, parent, location)
 
 
 def _begin_with(tx: Transaction, heir: int, move: End) -> None:
@@ -166,6 +166,6 @@ def _continue(tx: Transaction, step: Step, heir: NewRun, generation: int, previo
     found = tx.find("runs.find_for_cancel", run_id=heir.run_id)
     assert found is not None
     if step.hold is not None:
-        stand_still(tx, found[0], heir.run_id, step.hold)
+        pause_unowned(tx, found[0], heir.run_id, step.hold)
     tx.run("signals.pass_on", run=step.run, successor=found[0])
     return int(found[0])

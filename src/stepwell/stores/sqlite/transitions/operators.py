@@ -85,7 +85,7 @@ def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
     tx.run("runs.retry", id=run, now=tx.now)
     tx.run("payloads.fail", run=run, failure=None)
     if key is not None:
-        tx.run("signals.drop_held_twins", run=run, key=key)
+        tx.run("signals.drop_held_duplicates", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
     note(tx, run, "retry", actor, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)

@@ -78,7 +78,7 @@ def _settle_one(tx: Transaction, owner: int, settled: Settled) -> bool:
         if tx.connection.changes() != 1:
             retry_in = None  # it was dropped meanwhile, so there is nothing to retry
         elif retry_in is None:
-            tx.run("outbox.bury", number=number, now=tx.now)
+            tx.run("outbox.mark_dead", number=number, now=tx.now)
     _advance(tx, run, sink, retry_in or 0)
     return True
 

@@ -11,7 +11,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
-from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, own, wake
+from stepwell.stores.sqlite.transitions.claims import Quota, claim_run, is_parked, wake
 from stepwell.stores.sqlite.transitions.moves import is_awaited
 from stepwell.stores.sqlite.transitions.starts import create
 
@@ -34,7 +34,7 @@ def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None)
         [(run, (_, run_id, *_, definition, priority))] = woken.items()
         owner = quota.reserve(definition, priority)
         if owner is not None:
-            return [own(tx, run, owner)]  # directly: making it due first would write a page of an index
+            return [claim_run(tx, run, owner)]  # directly: making it due first would write a page of an index
         wake(tx, run, run_id)
         return []
     for run, (_, run_id, *_) in woken.items():
@@ -45,20 +45,20 @@ def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None)
 def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Delivered:
     target, is_known_id = _find_target(tx, new.target)
     if target is not None and new.dedup_key is None and _insert(tx, new, run=target[0]):
-        return _tell(tx, target, new.name, woken)
+        return _note_woken(tx, target, new.name, woken)
     known = tx.find("signals.find", signal_id=new.signal_id)
     if known is not None:
         return Delivered(Delivery.DUPLICATE, known[0])
     if target is None:
         return _miss(tx, new) if is_known_id or not new.hold else _hold(tx, new)
     run, run_id, *_ = target
-    if tx.find("signals.find_twin", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
+    if tx.find("signals.find_duplicate", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
         return Delivered(Delivery.DUPLICATE, run_id)
     _insert(tx, new, run=run)
-    return _tell(tx, target, new.name, woken)
+    return _note_woken(tx, target, new.name, woken)
 
 
-def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
+def _note_woken(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
     """Note that a run that just got a signal must be woken, if it waits for this signal."""
     run, run_id, status, owner, _, _, _, awaited, *_ = target
     if owner is not None:
@@ -85,14 +85,14 @@ def _miss(tx: Transaction, new: NewSignal) -> Delivered:
     """No active run gets the signal. An ended run may have got it before."""
     ended = None
     if new.dedup_key is not None:
-        ended = tx.find("signals.find_ended_twin", target=new.target, name=new.name, dedup_key=new.dedup_key)
+        ended = tx.find("signals.find_ended_duplicate", target=new.target, name=new.name, dedup_key=new.dedup_key)
     return Delivered(Delivery.MISSING) if ended is None else Delivered(Delivery.DUPLICATE, ended[0])
 
 
 def _hold(tx: Transaction, new: NewSignal) -> Delivered:
     if new.dedup_key is not None:
-        twin = tx.find("signals.find_held_twin", key=new.target, name=new.name, dedup_key=new.dedup_key)
-        if twin is not None:
+        duplicate = tx.find("signals.find_held_duplicate", key=new.target, name=new.name, dedup_key=new.dedup_key)
+        if duplicate is not None:
             return Delivered(Delivery.DUPLICATE)
     _insert(tx, new, key=new.target)
     return Delivered(Delivery.HELD)
@@ -137,15 +137,15 @@ def redeliver(
 
 
 def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, Row]) -> Delivered:
-    stray = tx.find("signals.find_stray", number=letter.number)
+    undelivered = tx.find("signals.find_undelivered", number=letter.number)
     target, _ = _find_target(tx, letter.target)
-    if stray is None or target is None:
+    if undelivered is None or target is None:
         return Delivered(Delivery.MISSING)
-    name, dedup_key = stray
+    name, dedup_key = undelivered
     run, run_id, *_ = target
     known = {"run": run, "name": name, "dedup_key": dedup_key, "number": letter.number}
     if dedup_key is not None and tx.find("signals.find_known", **known) is not None:
-        tx.run("signals.drop_stray", run=run, number=letter.number)
+        tx.run("signals.drop_undelivered", run=run, number=letter.number)
         return Delivered(Delivery.DUPLICATE, run_id)
     tx.run("signals.redeliver", run=run, payload=letter.payload, number=letter.number)
-    return _tell(tx, target, name, woken)
+    return _note_woken(tx, target, name, woken)

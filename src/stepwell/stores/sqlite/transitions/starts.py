@@ -112,7 +112,7 @@ def insert(
     if owner is None or claimant is None:
         tx.hint(HintKind.READY, new.run_id)
         return None
-    tx.leave(new.run_id, run, 0)
+    tx.remember(new.run_id, run, 0)
     row = _fresh(tx, new, claimant.incarnation, generation, previous)
     return Claimed(row, Inbox(read_signals(tx.connection, run)) if has_mail else Inbox(), is_fresh=True)
 

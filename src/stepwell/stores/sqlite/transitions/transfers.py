@@ -15,29 +15,29 @@ from stepwell.model.ledger import Act, Reservation
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
-from stepwell.stores.base.parcels import (
+from stepwell.stores.base.packed_items import (
     Item,
     PackedBlob,
     PackedChunk,
     PackedEvent,
     PackedRun,
     PackedSignal,
-    Parcel,
+    TransferBatch,
 )
 from stepwell.stores.base.transfers import (
     Seal,
     SealKind,
     damaged,
     differs,
-    homeless,
     in_use,
     not_empty,
     not_sealed,
     sealed,
+    unattached,
 )
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.parcels import Packer, manifest
+from stepwell.stores.sqlite.packed_items import Packer, manifest
 from stepwell.stores.sqlite.rows import encode_locations, encode_texts, from_run, to_worker
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.holds import add_act
@@ -67,7 +67,7 @@ def seal(
     at = tx.now
     if since is not None and since > at:
         at = since
-    database.lift_floor(at)
+    database.raise_floor(at)
     new = Seal(transfer_id, kind, peer, at)
     tx.run("transfers.seal", **new._asdict())
     database.seal = new
@@ -99,26 +99,26 @@ def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: Se
 def clear(tx: Transaction) -> None:
     """Delete everything."""
     tx.run("transfers.clear")
-    tx.left.clear()
+    tx.known_revisions.clear()
 
 
 # --- filling ---
 
 
-def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: Parcel) -> None:
+def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, batch: TransferBatch) -> None:
     """Add the items of a batch; skip items that are there and identical."""
     known = database.seal
     if known is None or (known.transfer_id, known.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
-    tx.run("meta.pass", name="receipts", value=parcel.given.receipts)
-    tx.run("transfers.pass_owed", owed=parcel.given.owed)
-    _replace_holds(tx, parcel)
-    tx.run("ledger.set_head", **parcel.head._asdict())
-    if parcel.is_encrypted:
+    tx.run("meta.raise", name="receipts", value=batch.highest.receipts)
+    tx.run("transfers.raise_owed", owed=batch.highest.owed)
+    _replace_holds(tx, batch)
+    tx.run("ledger.set_head", **batch.head._asdict())
+    if batch.is_encrypted:
         tx.run("meta.mark_encrypted", value=1)
         database.is_encrypted = True
     packer = Packer(tx.connection)
-    for item in parcel.items:
+    for item in batch.items:
         there = _find(tx, packer, item)
         if there is None:
             try:
@@ -198,21 +198,21 @@ def _add_to(tx: Transaction, item: Item, what: str, **values: Any) -> None:
     """Add a row to its run or event, which must exist."""
     tx.run(f"transfers.add_{what}", **values)
     if tx.connection.changes() != 1:
-        raise homeless(item)
+        raise unattached(item)
 
 
-def _replace_holds(tx: Transaction, parcel: Parcel) -> None:
+def _replace_holds(tx: Transaction, batch: TransferBatch) -> None:
     """Pause the same workflows as in the source."""
     tx.run("holds.forget_all")
-    for workflow, hold in parcel.holds:
+    for workflow, hold in batch.holds:
         tx.run("holds.add", workflow=workflow or ALL_WORKFLOWS, **hold._asdict())
-    for act in parcel.hold_acts:
+    for act in batch.hold_acts:
         add_act(tx, act)
 
 
 def _add_signal(tx: Transaction, item: PackedSignal) -> None:
     if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
-        raise homeless(item)
+        raise unattached(item)
     stored = item._asdict() | {"asks": int(item.asks)}
     del stored["reply"]
     tx.run("transfers.add_signal", **stored)
@@ -286,4 +286,4 @@ def _add_waits(tx: Transaction, run: int, packed: PackedRun) -> None:
             **common,
         )
         if is_open:
-            tx.run("meta.pass", name="armed", value=number)
+            tx.run("meta.raise", name="armed", value=number)

@@ -25,7 +25,7 @@ from stepwell.model.runs import History, Run
 from stepwell.model.signals import ReplyStatus
 from stepwell.stores.base.views import Audit
 
-PARCEL_BYTES: Final = 1 << 20  # a batch of this size is complete
+BATCH_BYTES: Final = 1 << 20  # a batch of this size is complete
 
 
 class PackedReply(NamedTuple):
@@ -125,7 +125,7 @@ class PackedBlob(NamedTuple):
 Item = PackedBlob | PackedEvent | PackedRun | PackedChunk | PackedSignal | Owed | Reservation | Act
 
 
-class Given(NamedTuple):
+class HighestNumbers(NamedTuple):
     """The highest numbers that a store has ever assigned, also to rows that are deleted: none of them is assigned
     again.
     """
@@ -134,7 +134,7 @@ class Given(NamedTuple):
     owed: int = 0
 
 
-class Parcel(NamedTuple):
+class TransferBatch(NamedTuple):
     """A part of what a store holds, with items of one kind."""
 
     blobs: tuple[PackedBlob, ...] = ()
@@ -145,7 +145,7 @@ class Parcel(NamedTuple):
     owed: tuple[Owed, ...] = ()  # including dead letters; not taken by any worker
     requests: tuple[Reservation, ...] = ()
     acts: tuple[Act, ...] = ()
-    given: Given = Given()  # by the store that packed it; the same in each batch
+    highest: HighestNumbers = HighestNumbers()  # by the store that packed it; the same in each batch
     next: str = ""  # where the next batch begins, in a format of the store that packed this one; "" at the end
     # Paused workflows and how they came to be paused. There are few, so each batch has all, and replaces what is there.
     holds: tuple[WorkflowHold, ...] = ()
@@ -187,32 +187,32 @@ def name_of(item: Item) -> str:
 KINDS: Final = ("blobs", "events", "runs", "chunks", "signals", "owed", "requests", "acts")
 
 # Items of one kind that come after a key, each with its own key. The empty key is before all others.
-Shelf = Generator[tuple[str, Any], None, None]
+MarkedItems = Generator[tuple[str, Any], None, None]
 
 
-def fill(after: str, limit: int, shelf: Callable[[str, str], Shelf]) -> Parcel:
+def next_batch(after: str, limit: int, list_items: Callable[[str, str], MarkedItems]) -> TransferBatch:
     """The next batch, from the items of each kind. Its `next` is the kind and the key of the last item that it took."""
     kind, _, key = (after or f"{KINDS[0]}:").partition(":")
     for at in KINDS[KINDS.index(kind) :]:
-        parcel, key = _fill_with(at, key, limit, shelf), ""
-        if parcel.items:
-            return parcel
-    return Parcel()
+        batch, key = _take_kind(at, key, limit, list_items), ""
+        if batch.items:
+            return batch
+    return TransferBatch()
 
 
-def _fill_with(kind: str, key: str, limit: int, shelf: Callable[[str, str], Shelf]) -> Parcel:
+def _take_kind(kind: str, key: str, limit: int, list_items: Callable[[str, str], MarkedItems]) -> TransferBatch:
     taken: list[Any] = []
     weight = 0
-    with closing(shelf(kind, key)) as things:
-        for mark, thing in things:
-            taken.append(thing)
-            weight += len(msgspec.json.encode(thing))
-            if len(taken) >= limit or weight >= PARCEL_BYTES:
-                return _labelled(kind, taken, f"{kind}:{mark}")
+    with closing(list_items(kind, key)) as found:
+        for mark, item in found:
+            taken.append(item)
+            weight += len(msgspec.json.encode(item))
+            if len(taken) >= limit or weight >= BATCH_BYTES:
+                return _batch_of(kind, taken, f"{kind}:{mark}")
     is_last = kind == KINDS[-1]
-    return _labelled(kind, taken, "" if is_last else f"{KINDS[KINDS.index(kind) + 1]}:")
+    return _batch_of(kind, taken, "" if is_last else f"{KINDS[KINDS.index(kind) + 1]}:")
 
 
-def _labelled(kind: str, taken: list[Any], following: str) -> Parcel:
+def _batch_of(kind: str, taken: list[Any], following: str) -> TransferBatch:
     contents: dict[str, Any] = {kind: tuple(taken), "next": following}
-    return Parcel(**contents)
+    return TransferBatch(**contents)

@@ -9,7 +9,7 @@ from stepwell.clock import SECOND, Instant
 _BEST_SECONDS = 10.0
 
 
-class Times:
+class ServerClock:
     """What is known of the server's clock: the latest instants that it showed to us and that we showed to others."""
 
     def __init__(self) -> None:

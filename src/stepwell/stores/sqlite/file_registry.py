@@ -27,7 +27,7 @@ class FileId(NamedTuple):
 
 
 _OPEN: Counter[FileId] = Counter()
-_LENT: dict[int, FileId] = {}  # by the `id` of the connection, while it exists
+_CALLER_FILES: dict[int, FileId] = {}  # by the `id` of the connection, while it exists
 
 
 def file_id(path: str) -> FileId | None:
@@ -39,13 +39,13 @@ def file_id(path: str) -> FileId | None:
     return FileId(found.st_dev, found.st_ino)
 
 
-def enter(file: FileId) -> None:
+def register(file: FileId) -> None:
     """Count that an engine of this process opened the file."""
     with _LOCK:
         _OPEN[file] += 1
 
 
-def leave(file: FileId) -> None:
+def unregister(file: FileId) -> None:
     """Count that it closed the file."""
     with _LOCK:
         _OPEN[file] -= 1
@@ -66,18 +66,18 @@ def has_two_copies() -> bool:
     return bool(apsw.using_amalgamation)
 
 
-def lend(connection: sqlite3.Connection, file: FileId) -> None:
+def note_caller(connection: sqlite3.Connection, file: FileId) -> None:
     """Note which file a caller's `sqlite3` connection uses: another thread cannot ask the connection."""
     identity = id(connection)
-    if identity in _LENT:
+    if identity in _CALLER_FILES:
         return
     # A later connection may get the same id, and connections do not support weak references. So the connection keeps a
     # function until it is destroyed, and the function's finalizer removes the entry. The finalizer takes no lock,
     # because it may run wherever the garbage collector runs.
     tag = _Tag()
-    finalize(tag, _LENT.pop, identity, None)
-    connection.create_function("stepwell_lent", 0, tag)
-    _LENT[identity] = file
+    finalize(tag, _CALLER_FILES.pop, identity, None)
+    connection.create_function("stepwell_noted", 0, tag)
+    _CALLER_FILES[identity] = file
 
 
 class _Tag:
@@ -87,7 +87,7 @@ class _Tag:
         return 1
 
 
-def check_alone(path: str) -> None:
+def check_exclusive(path: str) -> None:
     """Raise `InvalidOptionError` if a `sqlite3` connection of this process has the file open."""
     file = file_id(path)
     if file is None or not has_two_copies() or not _has_descriptor(file):
@@ -157,6 +157,6 @@ def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> 
         cursor.row_factory = None
         [(path,)] = cursor.execute(_FILE_OF_MAIN).fetchall()
     except sqlite3.Error:
-        lent = _LENT.get(id(connection))
-        return otherwise if lent is None else lent == file
+        noted = _CALLER_FILES.get(id(connection))
+        return otherwise if noted is None else noted == file
     return bool(path) and file_id(str(path)) == file

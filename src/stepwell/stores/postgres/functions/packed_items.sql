@@ -1,4 +1,4 @@
--- Packed items as JSON, in the order of the fields of stores/base/parcels.py, and back into rows.
+-- Packed items as JSON, in the order of the fields of stores/base/packed_items.py, and back into rows.
 
 create function {f}.packed_kinds() returns text[] language sql immutable
 return array['blobs', 'events', 'runs', 'chunks', 'signals', 'owed', 'requests', 'acts'];
@@ -170,7 +170,7 @@ begin
 end $$;
 
 -- Whether the run or event that an item belongs to is missing.
-create function {f}.is_homeless(p_kind text, p_item jsonb) returns boolean language plpgsql stable as $$
+create function {f}.is_unattached(p_kind text, p_item jsonb) returns boolean language plpgsql stable as $$
 declare
     v_run_id text := case p_kind when 'chunks' then p_item->>{PackedChunk.run_id} when 'signals'
         then p_item->>{PackedSignal.run_id} when 'owed' then p_item->>{Owed.run_id} end;
@@ -186,12 +186,12 @@ end $$;
 
 create function {f}.refuse_item(p_why text, p_kind text, p_place bigint) returns void language plpgsql as $$
 begin
-    raise exception using errcode = 'SW010', message = 'a thing cannot be unpacked',
+    raise exception using errcode = 'SW010', message = 'an item cannot be unpacked',
         detail = json_build_array(p_why, p_kind, p_place)::text;
 end $$;
 
 -- Add items of one kind; items that are there and identical are skipped. They start at `p_first` in the batch.
-create function {f}.add_things(p_now bigint, p_kind text, p_items jsonb, p_first bigint) returns void
+create function {f}.add_items(p_now bigint, p_kind text, p_items jsonb, p_first bigint) returns void
 language plpgsql volatile as $$
 declare
     v_other bigint;
@@ -204,7 +204,7 @@ begin
     )
     select
         min(place) filter (where there <> one),
-        min(place) filter (where there is null and {f}.is_homeless(p_kind, one)),
+        min(place) filter (where there is null and {f}.is_unattached(p_kind, one)),
         coalesce(jsonb_agg(one order by place) filter (where there is null), '[]')
     into v_other, v_lost, v_new
     from compared;
@@ -212,7 +212,7 @@ begin
         perform {f}.refuse_item('differs', p_kind, p_first + v_other - 1);
     end if;
     if v_lost is not null then
-        perform {f}.refuse_item('homeless', p_kind, p_first + v_lost - 1);
+        perform {f}.refuse_item('unattached', p_kind, p_first + v_lost - 1);
     end if;
     case p_kind
         when 'blobs' then

@@ -14,8 +14,9 @@ from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
 from stepwell.model.signals import ReplyStatus
-from stepwell.stores.base.parcels import (
-    Given,
+from stepwell.stores.base.packed_items import (
+    HighestNumbers,
+    MarkedItems,
     OpenWait,
     PackedBlob,
     PackedChunk,
@@ -24,7 +25,6 @@ from stepwell.stores.base.parcels import (
     PackedReply,
     PackedRun,
     PackedSignal,
-    Shelf,
 )
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.base.views import Audit
@@ -50,11 +50,11 @@ class Packer:
         self._connection = connection
 
     @property
-    def given(self) -> Given:
+    def highest(self) -> HighestNumbers:
         """The highest numbers that were assigned."""
-        row = row_of(self._connection, "transfers.find_given")
+        row = row_of(self._connection, "transfers.find_highest")
         assert row is not None
-        return Given._make(row)
+        return HighestNumbers._make(row)
 
     @property
     def holds(self) -> tuple[WorkflowHold, ...]:
@@ -71,7 +71,7 @@ class Packer:
         """The last line of the audit."""
         return read_head(self._connection)
 
-    def shelf(self, kind: str, key: str) -> Shelf:
+    def list_items(self, kind: str, key: str) -> MarkedItems:
         """The items of one kind after a key."""
         match kind:
             case "blobs":

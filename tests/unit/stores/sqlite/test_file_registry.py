@@ -11,13 +11,13 @@ import apsw
 import pytest
 
 from stepwell import Engine
-from stepwell.stores.sqlite.presence import check_alone
+from stepwell.stores.sqlite.file_registry import check_exclusive
 
 _LONG = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n where pause(i)"
 
 
 @pytest.mark.parametrize("is_of_the_file", [True, False])
-def test_a_connection_that_another_thread_uses_is_no_reason_to_fail(tmp_path: Path, is_of_the_file: bool) -> None:
+def test_a_connection_that_another_thread_uses_does_not_fail_the_check(tmp_path: Path, is_of_the_file: bool) -> None:
     path = str(tmp_path / "runs.db")
     with apsw.Connection(path) as made:
         made.execute("create table t (a)")
@@ -41,7 +41,7 @@ def test_a_connection_that_another_thread_uses_is_no_reason_to_fail(tmp_path: Pa
     thread.start()
     try:
         assert is_busy.wait(60)
-        check_alone(path)
+        check_exclusive(path)
     finally:
         may_end.set()
         thread.join()
@@ -55,7 +55,7 @@ async def test_engines_can_be_opened_on_a_file_that_is_in_use(tmp_path: Path) ->
         assert await first.runs.list() == await second.runs.list() == []
 
 
-def test_a_look_at_the_connections_of_a_process_keeps_nothing_of_other_threads(tmp_path: Path) -> None:
+def test_listing_connections_keeps_no_objects_of_other_threads(tmp_path: Path) -> None:
     """A cursor that somebody else refers to when its owner lets it go stays in the middle of its statement, and nobody
     can begin to write on its connection any more.
     """
@@ -67,7 +67,7 @@ def test_a_look_at_the_connections_of_a_process_keeps_nothing_of_other_threads(t
 
     def look() -> None:
         while not is_over.is_set():
-            check_alone(path)
+            check_exclusive(path)
 
     thread = threading.Thread(target=look)
     thread.start()

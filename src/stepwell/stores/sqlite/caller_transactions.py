@@ -14,7 +14,7 @@ from stepwell.clock import Clock
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.model.runs import Created, NewRun
 from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.presence import file_id, has_two_copies, is_open, lend
+from stepwell.stores.sqlite.file_registry import file_id, has_two_copies, is_open, note_caller
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.starts import create
 
@@ -70,7 +70,7 @@ def enqueue(
     try:
         _check(database, given)
         connection: Any = CallerConnection(given)
-        now = database.show_now_to(connection, clock, encrypts=encrypts)
+        now = database.now_for_caller(connection, clock, encrypts=encrypts)
         return create(Transaction(connection, now, {}), runs, None)
     except (apsw.BusyError, sqlite3.OperationalError) as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" not in str(error):
@@ -122,7 +122,7 @@ def _check(database: SqliteDatabase, given: Any) -> None:
             fix="execute `BEGIN IMMEDIATE` first, or leave out transaction=",
         )
     if isinstance(given, sqlite3.Connection):
-        lend(given, ours)
+        note_caller(given, ours)
 
 
 def _refused(database: SqliteDatabase, error: Exception) -> InvalidOptionError:
