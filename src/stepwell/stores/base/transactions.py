@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from stepwell.clock import Instant
-from stepwell.errors import TransactionsUnsupportedError
+from stepwell.errors import InvalidOptionError, TransactionError, TransactionsUnsupportedError
 from stepwell.model.commits import Applied, Commit
 from stepwell.model.runs import Created, NewRun
 from stepwell.model.transactions import Transaction
@@ -83,4 +83,53 @@ def no_transactions(store: str, what: str, where: str) -> TransactionsUnsupporte
         where=where,
         why="an author's rows can only be committed with the record if one database holds both",
         fix='open the engine with "sqlite:///shop.db" or "postgresql://user@host/database", or in tests with "memory:"',
+    )
+
+
+# --- errors of authors' and callers' transactions ---
+
+
+def used_after_end() -> TransactionError:
+    """A transaction is used after its step."""
+    return TransactionError(
+        "a transaction was used after its step had ended",
+        where="Transaction",
+        why="it is committed or rolled back when the body returns or raises",
+        fix="do everything inside the body, and return plain values",
+    )
+
+
+def forbidden_sql(sql: str, what: str, fix: str) -> TransactionError:
+    """An author's SQL does what it may not do."""
+    return TransactionError(
+        f"a transactional step {what}",
+        where=brief(sql),
+        why="its rows and its record commit together, in a transaction that stepwell begins and ends",
+        fix=fix,
+    )
+
+
+def brief(sql: str) -> str:
+    """A statement in one short line."""
+    text = " ".join(sql.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def not_a_connection(given: Any, drivers: str) -> InvalidOptionError:
+    """A caller passes something else than a connection of a known driver."""
+    return InvalidOptionError(
+        f"transaction is a {type(given).__name__}",
+        where="transaction",
+        why=f"only connections of {drivers} are supported",
+        fix="pass the driver's own connection, not a session or an engine around it",
+    )
+
+
+def no_open_transaction(fix: str) -> InvalidOptionError:
+    """A caller's connection has no open transaction."""
+    return InvalidOptionError(
+        "the connection has no open transaction",
+        where="transaction",
+        why="the run is committed together with the caller's rows, so a transaction must be open",
+        fix=fix,
     )

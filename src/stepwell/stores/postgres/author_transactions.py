@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from stepwell.errors import TransactionError
 from stepwell.model.transactions import Parameters
+from stepwell.stores.base.transactions import forbidden_sql, used_after_end
 from stepwell.stores.postgres.faults import ConflictError, translate
 
 # Literals, quoted names and comments are skipped; placeholders are only in the rest.
@@ -107,12 +107,7 @@ class AuthorTransaction:
 
     def _open(self) -> Any:
         if self._is_over:
-            raise TransactionError(
-                "a transaction was used after its step had ended",
-                where="Transaction",
-                why="it is committed or rolled back when the body returns or raises",
-                fix="do everything inside the body, and return plain values",
-            )
+            raise used_after_end()
         return self._connection
 
 
@@ -134,23 +129,13 @@ def translated(sql: str) -> str:
 
 def _check(sql: str, schema: str) -> None:
     if _ENDING.match(sql) and not _PARTIAL.match(sql):
-        raise _refusal(
+        raise forbidden_sql(
             sql, "ends or begins the transaction itself", "leave it out: return to commit, raise to roll back"
         )
     bare = _TOKENS.sub(lambda found: found[0] if found[0].startswith('"') else " ", sql)
     if re.match(r"\s*(?:savepoint|release|rollback)\b", sql, re.I) and _SAVEPOINT.search(bare):
-        raise _refusal(sql, "uses a savepoint of stepwell", "give the savepoint another name")
+        raise forbidden_sql(sql, "uses a savepoint of stepwell", "give the savepoint another name")
     if re.search(rf"(?<![\w.])\"?{re.escape(schema)}(?:_[0-9a-f]{{10}})?\"?\s*\.", bare, re.I):
-        raise _refusal(
+        raise forbidden_sql(
             sql, f"touches the schema {schema}", "read runs with the engine; keep your rows in tables of your own"
         )
-
-
-def _refusal(sql: str, what: str, fix: str) -> TransactionError:
-    text = " ".join(sql.split())
-    return TransactionError(
-        f"a transactional step {what}",
-        where=text if len(text) <= 80 else f"{text[:79]}…",
-        why="its rows and its record commit together, in a transaction that stepwell begins and ends",
-        fix=fix,
-    )

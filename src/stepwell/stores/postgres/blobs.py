@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
-from stepwell.codec.blobs import DamagedBlobError
 from stepwell.stores.postgres.calls import READ_BLOB
-from stepwell.stores.sql.blobs import PlannedBlobs
+from stepwell.stores.sql.blobs import PlannedBlobs, checked, digest_of
 
 if TYPE_CHECKING:
     from stepwell.stores.postgres.database import PostgresDatabase
@@ -39,16 +37,8 @@ class PostgresBlobs:
         planned = self._database.blobs.find(name)
         if planned is not None:
             return planned
-        try:
-            bytes.fromhex(name)
-        except ValueError:
-            raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
-        content = self._database.read_now(READ_BLOB, name)
-        if content is None:
-            raise LookupError(f"there is no blob {name}")
-        if hashlib.sha256(content).hexdigest() != name:
-            raise DamagedBlobError(f"blob {name} does not match its name")
-        return content
+        digest_of(name)  # raises for a text that the database could not read
+        return checked(name, self._database.read_now(READ_BLOB, name))
 
     def __repr__(self) -> str:
         return f"the database {self._database.where!r}"

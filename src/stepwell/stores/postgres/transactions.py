@@ -13,7 +13,7 @@ from stepwell.errors import InvalidOptionError, StoreUnavailableError, Transacti
 from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
 from stepwell.model.transactions import Transaction
-from stepwell.stores.base.transactions import Performed, Work
+from stepwell.stores.base.transactions import Performed, Work, no_open_transaction, not_a_connection
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.calls import Call, Hints
 from stepwell.stores.postgres.connections import Connection
@@ -243,17 +243,7 @@ def _commit(connection: Connection, where: str) -> None:
 def _open_transaction(connection: Any) -> pq.abc.PGconn:
     """Raise `InvalidOptionError` unless it is a connection of psycopg with an open transaction."""
     if not isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
-        raise InvalidOptionError(
-            f"transaction is a {type(connection).__name__}",
-            where="transaction",
-            why="only connections of psycopg are supported",
-            fix="pass the driver's own connection, not a session or an engine around it",
-        )
+        raise not_a_connection(connection, "psycopg")
     if connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
-        raise InvalidOptionError(
-            "the connection has no open transaction",
-            where="transaction",
-            why="the run is committed together with the caller's rows, so a transaction must be open",
-            fix="begin one first (`with connection.transaction():`), or leave out transaction=",
-        )
+        raise no_open_transaction("begin one first (`with connection.transaction():`), or leave out transaction=")
     return connection.pgconn

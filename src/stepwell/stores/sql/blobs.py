@@ -6,6 +6,8 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
+from stepwell.codec.blobs import DamagedBlobError
+
 _KNOWN_MAX: Final = 10_000
 
 
@@ -39,3 +41,20 @@ class PlannedBlobs:
             self._known[name] = None
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
+
+
+def digest_of(name: str) -> bytes:
+    """The hash that a blob's name spells. Raises `LookupError` for any other text."""
+    try:
+        return bytes.fromhex(name)
+    except ValueError:
+        raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
+
+
+def checked(name: str, content: bytes | None) -> bytes:
+    """The content that was read for a name. Raises `LookupError` for None, `DamagedBlobError` for wrong content."""
+    if content is None:
+        raise LookupError(f"there is no blob {name}")
+    if hashlib.sha256(content).hexdigest() != name:
+        raise DamagedBlobError(f"blob {name} does not match its name")
+    return content

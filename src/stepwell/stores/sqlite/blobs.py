@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import apsw
 
 from stepwell.clock import Instant
-from stepwell.codec.blobs import DamagedBlobError
-from stepwell.stores.sql.blobs import PlannedBlobs
+from stepwell.stores.sql.blobs import PlannedBlobs, checked, digest_of
 from stepwell.stores.sqlite.texts import SQL
 
 LARGE: Final = 256 * 1024  # payloads of this size are not written on the loop's thread
@@ -55,13 +53,5 @@ class NewBlobs(PlannedBlobs):
 
 def read_blob(connection: apsw.Connection, name: str) -> bytes:
     """The content of a stored blob; raises what `Blobs.get` does."""
-    try:
-        row = connection.execute(_READ, (bytes.fromhex(name),)).fetchone()
-    except ValueError:
-        raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
-    if row is None:
-        raise LookupError(f"there is no blob {name}")
-    content: bytes = row[0]
-    if hashlib.sha256(content).hexdigest() != name:
-        raise DamagedBlobError(f"blob {name} does not match its name")
-    return content
+    row = connection.execute(_READ, (digest_of(name),)).fetchone()
+    return checked(name, None if row is None else row[0])

@@ -13,6 +13,7 @@ import apsw
 from stepwell.clock import Clock
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.model.runs import Created, NewRun
+from stepwell.stores.base.transactions import no_open_transaction, not_a_connection
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.file_registry import file_id, has_two_copies, is_open, note_caller
 from stepwell.stores.sqlite.transaction import Row, Transaction
@@ -88,12 +89,7 @@ def enqueue(
 def _check(database: SqliteDatabase, given: Any) -> None:
     """Raise `InvalidOptionError` unless it is an open transaction of our database."""
     if not isinstance(given, (apsw.Connection, sqlite3.Connection)):
-        raise InvalidOptionError(
-            f"transaction is a {type(given).__name__}",
-            where="transaction",
-            why="only connections of apsw and sqlite3 are supported",
-            fix="pass the driver's own connection, not a session or an engine around it",
-        )
+        raise not_a_connection(given, "apsw and sqlite3")
     ours = None if database.is_memory else file_id(database.path)
     # Before the first query: even a read would take and drop locks of the other copy.
     if isinstance(given, sqlite3.Connection) and has_two_copies() and ours is not None and is_open(ours):
@@ -115,12 +111,7 @@ def _check(database: SqliteDatabase, given: Any) -> None:
             fix="connect to the file that the engine uses",
         )
     if not given.in_transaction:
-        raise InvalidOptionError(
-            "the connection has no open transaction",
-            where="transaction",
-            why="the run is committed together with the caller's rows, so a transaction must be open",
-            fix="execute `BEGIN IMMEDIATE` first, or leave out transaction=",
-        )
+        raise no_open_transaction("execute `BEGIN IMMEDIATE` first, or leave out transaction=")
     if isinstance(given, sqlite3.Connection):
         note_caller(given, ours)
 

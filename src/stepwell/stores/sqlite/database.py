@@ -49,28 +49,28 @@ class BatchAborted(Exception):  # noqa: N818  control flow between the database 
     """An operation raised after it had written, so the other operations cannot be committed with it."""
 
 
-class TransferOperation(Generic[T]):
+class _Privileged(Generic[T]):
+    """An operation that some database accepts although it rejects others."""
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self._operation = operation
+
+    def __call__(self, tx: Transaction) -> T:
+        return self._operation(tx)
+
+
+class TransferOperation(_Privileged[T]):
     """An operation that is allowed in a sealed database."""
 
-    __slots__ = ("_operation",)
-
-    def __init__(self, operation: Operation[T]) -> None:
-        self._operation = operation
-
-    def __call__(self, tx: Transaction) -> T:
-        return self._operation(tx)
+    __slots__ = ()
 
 
-class Valueless(Generic[T]):
+class Valueless(_Privileged[T]):
     """An operation that writes no value of a run, so a process without the encryption key may do it."""
 
-    __slots__ = ("_operation",)
-
-    def __init__(self, operation: Operation[T]) -> None:
-        self._operation = operation
-
-    def __call__(self, tx: Transaction) -> T:
-        return self._operation(tx)
+    __slots__ = ()
 
 
 class SqliteDatabase:

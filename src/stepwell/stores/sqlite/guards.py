@@ -8,8 +8,8 @@ from typing import Any
 
 import apsw
 
-from stepwell.errors import TransactionError
 from stepwell.model.transactions import Parameters
+from stepwell.stores.base.transactions import brief, forbidden_sql, used_after_end
 from stepwell.stores.sqlite.faults import translate
 
 _OURS = "stepwell_"
@@ -105,12 +105,7 @@ class GuardedTransaction:
 
     def _open(self) -> apsw.Connection:
         if self._is_over:
-            raise TransactionError(
-                "a transaction was used after its step had ended",
-                where="Transaction",
-                why="it is committed or rolled back when the body returns or raises",
-                fix="do everything inside the body, and return plain values",
-            )
+            raise used_after_end()
         return self._connection
 
     def _guarded(self, sql: str) -> _GuardedStatement:
@@ -135,22 +130,12 @@ class _GuardedStatement:
         match error:
             case apsw.AuthError():
                 what, fix = self._guard.refusal
-                raise TransactionError(
-                    f"a transactional step {what}",
-                    where=_brief(self._sql),
-                    why="its rows and its record commit together, in a transaction that stepwell begins and ends",
-                    fix=fix,
-                ) from None
+                raise forbidden_sql(self._sql, what, fix) from None
             case apsw.ConstraintError():
                 raise sqlite3.IntegrityError(str(error)) from None
             case apsw.SQLError() | apsw.MismatchError() | apsw.RangeError() | apsw.BindingsError() | apsw.TooBigError():
-                raise sqlite3.OperationalError(f"{error}: {_brief(self._sql)}") from None
+                raise sqlite3.OperationalError(f"{error}: {brief(self._sql)}") from None
             case apsw.Error():
                 raise translate(error, self._path) from error
             case _:
                 pass
-
-
-def _brief(sql: str) -> str:
-    text = " ".join(sql.split())
-    return text if len(text) <= 80 else f"{text[:79]}…"
