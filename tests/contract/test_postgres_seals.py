@@ -1,4 +1,4 @@
-"""Closing a PostgreSQL store while others are at work, each on a connection of its own and by the server's clock."""
+"""Closing a PostgreSQL store while other processes use it, each on its own connection and by the server's clock."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def scene(store: PostgresStore) -> Scene:
 
 @pytest.fixture
 def connection(url: str, store: PostgresStore) -> Iterator[Connection]:
-    """A connection of somebody else's, set up as the store's own."""
+    """A connection of another process, configured like the store's own."""
     connection = connect_now(parse_address(url))
     yield connection
     connection.finish()
@@ -65,8 +65,8 @@ def _end_leases(url: str) -> None:
         connection.execute("update stepwell.workers set lease_until = 0")
 
 
-async def _until_somebody_waits(url: str) -> None:
-    """Until a transaction waits for another one's lock."""
+async def _until_a_lock_is_awaited(url: str) -> None:
+    """Wait until a transaction waits for the lock of another."""
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
         asked = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
         while connection.execute(asked).fetchone() is None:  # noqa: ASYNC110  only the server knows
@@ -79,12 +79,12 @@ def _seal_without_committing(connection: Connection) -> None:
 
 
 def _plain(turn: Turn) -> Commit:
-    """What nearly every commit is: one entry, and no name that is new."""
+    """The most common commit: one entry, and no new name."""
     return turn.next(entries=(step(turn.seq + 1, place(turn.seq)),))
 
 
 def _meet(connection: Connection, turn: Turn) -> calls.RunNumber:
-    """Commit a step alone; the number that the run is known by then."""
+    """Commit a single step. Returns the number by which the run is then known."""
     found = calls.ADVANCE_ONE.decode(connection.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))))
     assert found is not None
     turn.number, turn.seq = turn.number + 1, turn.seq + 1
@@ -95,7 +95,7 @@ async def _packed_runs(store: PostgresStore) -> dict[str, PackedRun]:
     return {one.run.run_id: one for one in await pack_all(store) if isinstance(one, PackedRun)}
 
 
-# --- sealing waits for what is on its way ---
+# --- sealing waits for transitions in progress ---
 
 
 async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, store: PostgresStore) -> None:
@@ -103,7 +103,7 @@ async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, stor
         connection.execute("select 1")
         store.transactions.enqueue(connection, [new_run("r1")])
         sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
-        await _until_somebody_waits(url)
+        await _until_a_lock_is_awaited(url)
         assert not sealing.done()
         assert await store.transfers.find_seal() is None
         connection.commit()
@@ -131,7 +131,7 @@ async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_counts_as_dead(
         assert connection.call_now(calls.ADVANCE_KNOWN, calls.known_out(_plain(turn), known)) == b"3"
 
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     assert not sealing.done()
     connection.execute_now("commit")
     await sealing
@@ -156,7 +156,7 @@ async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresS
     assert await asyncio.to_thread(has_begun.wait, 20)
     _end_leases(url)
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     go_on.set()
     performed = await performing
     await sealing
@@ -166,7 +166,7 @@ async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresS
     assert [entry.seq for entry in (await _packed_runs(store))["r1"].history.entries] == [1]
 
 
-# --- and whoever waits for it is refused ---
+# --- transitions that wait for the seal are rejected ---
 
 
 async def test_a_transition_that_waits_while_the_store_is_closed_is_rejected(
@@ -174,7 +174,7 @@ async def test_a_transition_that_waits_while_the_store_is_closed_is_rejected(
 ) -> None:
     _seal_without_committing(connection)
     starting = asyncio.create_task(store.runs.create([new_run("r1")]))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     connection.execute_now("commit")
 
     with pytest.raises(StoreSealedError, match="being moved to there"):
@@ -193,7 +193,7 @@ async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_rejected(
     _seal_without_committing(connection)
 
     applying = asyncio.create_task(store.runs.apply([commit]))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     connection.execute_now("commit")
 
     with pytest.raises(StoreSealedError):
@@ -269,7 +269,7 @@ async def test_rejected_blobs_do_not_prevent_unsealing(store: PostgresStore) -> 
 
 
 async def test_an_attempt_to_seal_does_not_block_a_store_in_use(url: str, scene: Scene, connection: Connection) -> None:
-    """The refusal does not wait for those who are in the store, and so nobody waits behind it."""
+    """The rejection does not wait for transitions in progress, so no transition has to wait for it."""
     connection.execute_now("begin")
     connection.call_now(calls.BEGIN_WORK, calls.BEGIN_WORK.values(None, Instant(0), ()))
 
@@ -278,7 +278,7 @@ async def test_an_attempt_to_seal_does_not_block_a_store_in_use(url: str, scene:
     connection.execute_now("rollback")
 
 
-# --- what comes ---
+# --- unpacking ---
 
 
 async def test_the_item_with_an_unstorable_text_is_named(store: PostgresStore) -> None:
@@ -322,7 +322,7 @@ async def test_runs_keep_the_order_in_which_they_came(store: PostgresStore) -> N
 
 @pytest.fixture
 def restricted(url: str, store: PostgresStore) -> Iterator[str]:
-    """The URL for a role that has what docs/postgres.md grants, and no more."""
+    """The URL for a role with only the rights that docs/postgres.md grants."""
     role, plain = f"runner_{uuid.uuid4().hex}", url.partition("?")[0]
     rights = (
         f"create role {role} login",

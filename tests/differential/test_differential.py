@@ -1,4 +1,4 @@
-"""The same operations on every store: same answers, same state; and whoever differs is found."""
+"""The same operations on every store: same answers, same state; a store that differs is found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_all_stores_give_the_same_answers_and_show_the_same(seed: int) -> None:
     assert report.operations == OPERATIONS_PER_SEED
 
 
-# Uses up numbers for nothing, as sequences of a database do; not while what comes from elsewhere brings its own.
+# Leaves gaps between numbers, as sequences of a database do; not during a transfer, which brings its own numbers.
 GAPPED = """
 create temp trigger signal_gap after insert on stepwell_signals
 when not exists (select 1 from stepwell_seals) begin
@@ -52,7 +52,7 @@ when not exists (select 1 from stepwell_seals) begin
 end;
 """
 
-# Resumes a run without a note of who did it.
+# Resumes a run without an audit row.
 FORGETFUL = """
 create temp trigger forgotten after insert on stepwell_audit when new.verb = 'resume' begin
     delete from stepwell_audit where id = new.id;
@@ -61,7 +61,7 @@ end;
 
 
 class CarelessRuns(SqliteRuns):
-    """Finds nothing to rescue, whatever there is."""
+    """Never finds a run to rescue."""
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
         await super().rescue(stalls_max=stalls_max)
@@ -69,7 +69,7 @@ class CarelessRuns(SqliteRuns):
 
 
 class BrokenRuns(SqliteRuns):
-    """Does not know its own rows."""
+    """Raises an error of its own."""
 
     async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         raise KeyError(run_id)

@@ -1,4 +1,4 @@
-"""Stores that number in different ways are compared, and told things, by the rank of what they numbered."""
+"""Stores with different numbering are compared, and addressed, by rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving a whole world: each store's contents go into a fresh store of the next kind, where the world goes on."""
+"""Moving a whole world: each store's contents go into a fresh store of the next kind, where the world continues."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LONGER_THAN_ANY_LEASE = "1h"
 
 
 async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[str]:
-    """Move what each store holds to the destination that is given for its name, and let the world go on there. Gives
-    what was asked of the stores, and how often.
+    """Move the contents of each store to the destination for its name, and continue the world there. Returns
+    the methods that were called, and how often.
 
-    Raises `Divergence` if the stores do not answer alike, do not pack the same, or if something arrives otherwise.
+    Raises `Divergence` if the stores do not answer alike, do not pack the same, or if something arrives changed.
     """
 
     def here(handle: Handle) -> TransferStore:
@@ -45,7 +45,7 @@ async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[
         await world.perform(Operation(f"transfers.{name}", (), call, lambda _: (fact,)))
 
     for handle in world.handles:
-        # Blobs that nothing refers to yet are stored with the next transition of another kind.
+        # Blobs without references are stored with the next other transition.
         await handle.opened.store.workers.retire(Incarnation("nobody"))
     await do("pack", lambda handle: here(handle).pack(limit=1))
     await do("seal", lambda handle: here(handle).seal("t0", "there"))
@@ -114,7 +114,7 @@ async def _copy(source: TransferStore, destination: TransferStore, batches_max: 
 
 
 async def _compare(source: Store, destination: Store) -> list[Item]:
-    """What was packed in the destination; it must be what left, and look as it did."""
+    """Pack the destination: the items and views must equal those of the source."""
     left, arrived = await pack_all(source), await pack_all(destination)
     if left != arrived:
         raise Divergence(f"packed again it is not the same\n{differences({'items': left}, {'items': arrived})}")

@@ -1,4 +1,4 @@
-"""The one table of store errors, and that each driver's translation agrees with it."""
+"""The table of store errors; each driver's translation agrees with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRIVER = [found for found in vars(apsw).values() if isinstance(found, type) and 
 def test_every_sqlstate_becomes_an_error_of_the_class_in_the_table(state: str) -> None:
     found = postgres.translate(psycopg.errors.lookup(state)("words"), "here")
 
-    if isinstance(found, postgres.ConflictError):  # asked again at once
+    if isinstance(found, postgres.ConflictError):  # repeated at once
         assert classify_sqlstate(state) is FaultClass.RETRIED
     else:
         assert classify(found) is classify_sqlstate(state), found

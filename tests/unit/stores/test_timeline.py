@@ -1,4 +1,4 @@
-"""The time of a store: never back, never standing still."""
+"""The time of a store: it never goes back and never stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection does with answers that are not what one hopes for."""
+"""Unexpected answers on a connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.stores.postgres.store import PostgresStore
 from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 
-# Fails when the transaction commits, after the rows of the statement are on their way to the client.
+# Fails when the transaction commits, after the rows of the statement were sent to the client.
 _LATE = """
 create table public.late (n int);
 create function public.refuse_late() returns trigger language plpgsql as $$

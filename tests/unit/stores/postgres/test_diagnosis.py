@@ -1,4 +1,4 @@
-"""What an examination finds: that a healthy server is fine, and each thing that is not, with a fix that works."""
+"""Examinations: a healthy server is fine, and each defect is found, with a fix that works."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AheadClock(SystemClock):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """One of our own: its settings are those of a real one, and are changed."""
+    """A server of our own, because the tests change its settings."""
     with PostgresServer(settings={"max_connections": "25", "autovacuum_naptime": "1h"}) as server:
         yield server
 
@@ -119,7 +119,7 @@ def test_a_healthy_server_is_fine(url: str) -> None:
 
 
 def test_an_examination_changes_nothing(url: str) -> None:
-    # Every row with its place and its transaction: the server's own counters of writes come late.
+    # Every row with its place and its transaction: the server's own write counters are updated late.
     def state() -> list[list[tuple[Any, ...]]]:
         tables = execute(url, "select schemaname, relname from pg_stat_user_tables order by 1, 2")
         rows = sql.SQL("select xmin::text, ctid::text, each::text from {} as each order by ctid")

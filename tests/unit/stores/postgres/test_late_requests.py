@@ -1,4 +1,4 @@
-"""A request that is carried out after the worker that sent it has left: nobody waits for its answer any more."""
+"""A request that is carried out after its worker has retired: no process waits for its answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url() -> str:
 
 @pytest_asyncio.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    # The server's own clock: a told one is written down by every call, which would hold up everybody else.
+    # The server's own clock: a test clock is a row that every call writes, which would block all others.
     store = PostgresStore(system_environment(), url)
     await store.open()
     for worker in (_FIRST, _SECOND):

@@ -1,4 +1,4 @@
-"""Making a database ready: once, whole or not at all, beside other releases, and never in somebody else's tables."""
+"""Preparing a database: once, completely or not at all, next to other releases, and never in foreign tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def greet(ctx: Context, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    """A server of our own: roles are made in it, and it lets everybody in."""
+    """A server of our own, because the tests create roles; it accepts all users."""
     with PostgresServer(durable=False) as server:
         yield server
 
@@ -68,7 +68,7 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def role(admin: psycopg.Connection[Any], postgres_url: str) -> Iterator[str]:
-    """The URL of the same database for a role that may do nothing but connect."""
+    """The URL of the same database for a role that may only connect."""
     admin.execute("create role weak login")
     yield as_user(postgres_url, "weak")
     admin.execute("drop owned by weak")
@@ -82,7 +82,7 @@ def ready(url: str) -> SchemaState:
 
 
 def objects(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-    """Everything in the database that is not the server's own."""
+    """Everything in the database except the server's own objects."""
     return connection.execute(
         "select n.nspname, c.relname, c.relkind"
         " from pg_namespace as n left join pg_class as c on c.relnamespace = n.oid"
@@ -101,7 +101,7 @@ async def refusal(url: str, *, may_create: bool = True) -> StepwellError:
     return refused.value
 
 
-# --- once, by one -----------------------------------------------------------------------------------
+# --- once -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
@@ -118,7 +118,7 @@ def test_of_racing_migrators_one_applies_and_all_succeed(
 
     def slow(*arguments: Any) -> SchemaState:
         found = real(*arguments)
-        if threading.get_ident() not in applied:  # all have found nothing before the first one begins
+        if threading.get_ident() not in applied:  # all have found an empty database before the first one begins
             applied.append(threading.get_ident())
             began.wait(30)
         return found
@@ -154,7 +154,7 @@ async def test_any_schema_may_hold_the_tables(postgres_url: str, schema: str) ->
         assert await (await engine.start(greet, "ann")).result() == "hello ann"
 
 
-# --- whole or not at all ----------------------------------------------------------------------------
+# --- completely or not at all ----------------------------------------------------------------------------
 
 
 def test_a_migration_that_fails_leaves_nothing(
@@ -190,11 +190,11 @@ def test_a_migration_that_fails_keeps_the_old_schema(
     assert ready(postgres_url) == first._replace(version=NEWEST + 1)
 
 
-# --- beside other releases --------------------------------------------------------------------------
+# --- next to other releases --------------------------------------------------------------------------
 
 
 async def _open_inline(url: str) -> PostgresStore:
-    """A store with one connection, which belongs to the release that is set when it is opened."""
+    """A store with one connection, of the release that is set when it is opened."""
     store = PostgresStore(system_environment(), url, pool=InlinePool(parse_address(url)))
     await store.open()
     return store
@@ -203,7 +203,7 @@ async def _open_inline(url: str) -> PostgresStore:
 async def test_the_functions_of_two_releases_work_side_by_side(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What it does is to be seen: a reader of the other release finds no workers.
+    # A visible difference: a reader of the other release finds no workers.
     old = "from {t}.workers\n$$;"
     assert texts.FUNCTIONS.count(old) == 1
 
@@ -314,7 +314,7 @@ async def test_a_newer_schema_is_rejected_with_both_versions(postgres_url: str, 
     assert objects(admin) == before
 
 
-# --- somebody else's --------------------------------------------------------------------------------
+# --- foreign schemas --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

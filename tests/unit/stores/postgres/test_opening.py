@@ -1,4 +1,4 @@
-"""Opening a store: in a few round trips if all is there, and with words for what is not."""
+"""Opening a store: in a few round trips if everything exists, else with a clear error."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_store_that_could_not_be_opened_leaves_nothing_behind_and_may_be
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
         with pytest.raises(SchemaMissingError):
             await store.open()
-        # The server may take a moment to notice that somebody has left.
+        # The server may take a moment to notice that a client has left.
         while watcher.execute(_OTHERS).fetchone() != (0,):  # noqa: ASYNC110  only the server knows
             await asyncio.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""What docs/postgres.md says is so: its statements are run, and its roles can do what they should and nothing else."""
+"""docs/postgres.md is right: its statements work, and its roles can do what they should and nothing else."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def runtime(url: str) -> str:
 
 
 async def use(url: str) -> None:
-    """A worker and a client of their own, and a run that needs both."""
+    """A worker, a client, and a run that needs both."""
     async with Engine(url, workflows=[count]), Engine(url, workflows=[count], worker=False) as client:
         run = await client.start(count, 1, key="one")
         await client.signal("one", "go", 40)

@@ -1,4 +1,4 @@
-"""Through a pooler of transactions everything works but LISTEN, and `stepwell doctor` says so."""
+"""Through a transaction pooler everything works except LISTEN, and `stepwell doctor` reports that."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def ledger(ctx: Context, number: int) -> int:
     return number
 
 
-# --- the stand-in is what it says ---
+# --- the stand-in behaves like a pooler ---
 
 
 def test_a_client_has_another_session_for_each_transaction(pooler: Pooler | PgBouncer, url: str) -> None:
@@ -140,7 +140,7 @@ async def test_steps_in_a_transaction_are_not_prepared(url: str, postgres_url: s
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("create table public.booked (number int)")
         async with Engine(url, workflows=[ledger]) as engine:
-            # The driver would prepare a statement when it has seen it five times.
+            # The driver would prepare a statement after five uses.
             assert await (await engine.start(ledger, 30)).result() == 30
 
         assert connection.execute("select count(*) from public.booked").fetchone() == (30,)
@@ -236,7 +236,7 @@ def test_the_doctor_reports_a_pooler_and_its_cost(url: str) -> None:
 
 @pytest.fixture
 def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A doctor that waits for what will be heard, however slow the machine is."""
+    """A doctor that waits long enough for a notification, even on a slow machine."""
     monkeypatch.setattr(diagnosis, "_HEARD_WITHIN_SECONDS", 60.0)
 
 

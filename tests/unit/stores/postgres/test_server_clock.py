@@ -1,4 +1,4 @@
-"""What a process makes of the times that the server's answers show."""
+"""How a process estimates the server's time from its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why no connection comes about, in our words: one clear error each, and never a password in it."""
+"""Failed connections: one clear error each, and never a password in it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECRET = "5ecret-canary"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[PostgresServer]:
-    """A server that asks for passwords, and one role that has one."""
+    """A server that asks for passwords, and a role with a password."""
     with PostgresServer(durable=False) as server:
         server.execute("create role ann login password '5ecret-canary'")
         server.execute("create role idle nologin")
@@ -52,7 +52,7 @@ def guarded() -> Iterator[PostgresServer]:
 
 @pytest.fixture(autouse=True)
 def _no_personal_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A developer's own PGPASSWORD or PGHOST is not asked."""
+    """A developer's own PGPASSWORD or PGHOST is not used."""
     for name in [name for name in os.environ if name.startswith("PG")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PGPASSFILE", os.devnull)
@@ -66,12 +66,12 @@ def nobodys_port() -> Iterator[int]:
 
 
 def whole_text(error: BaseException, log: pytest.LogCaptureFixture) -> str:
-    """Everything that anybody may come to see of an error."""
+    """Everything that may be shown of an error."""
     return "".join(traceback.format_exception(error)) + repr(error) + str(error) + log.text
 
 
 async def refusal(url: str, log: pytest.LogCaptureFixture) -> StepwellError:
-    """What every way to connect says, which is the same."""
+    """The error of every way to connect, which is the same."""
     address = parse_address(url)
     errors: list[StepwellError] = []
     log.set_level(logging.DEBUG)
@@ -255,7 +255,7 @@ def test_of_several_hosts_the_server_that_accepts_writes_is_used() -> None:
     with PostgresServer() as primary:
         standby = primary.standby()
         try:
-            url = multi_host_url(standby, primary).partition("?")[0]  # without saying which one is wanted
+            url = multi_host_url(standby, primary).partition("?")[0]  # without naming the wanted server
             with open_connection(parse_address(url)) as connection:
                 assert connection.execute("select pg_is_in_recovery()").fetchone() == (False,)
             with pytest.raises(StoreUnavailableError, match="accepts writes") as caught:

@@ -1,4 +1,4 @@
-"""A transition that fails at any of its statements leaves no trace, and can be made again."""
+"""A transition that fails at any of its statements changes nothing and can be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large payloads in the database: never later than what refers to them, and never in the event loop's way."""
+"""Large payloads in the database: durable before their references, and never blocking the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an examination of a file finds: that a healthy one is fine, and each thing that is not, with a fix."""
+"""Examinations of a file: a healthy file is fine, and each defect is found, with a fix."""
 
 from __future__ import annotations
 

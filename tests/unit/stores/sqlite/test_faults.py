@@ -1,4 +1,4 @@
-"""Each of the driver's errors has one meaning for who uses the store."""
+"""Each error of the driver becomes one error of the store."""
 
 from __future__ import annotations
 

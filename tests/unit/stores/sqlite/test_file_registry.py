@@ -1,4 +1,4 @@
-"""Which files this process has open: connections that other threads use do not say, and need not be asked."""
+"""Which files this process has open: connections of other threads cannot be asked, and need not be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_connection_that_another_thread_uses_does_not_fail_the_check(tmp_path:
     with apsw.Connection(path) as made:
         made.execute("create table t (a)")
     made.close()
-    descriptor = os.open(path, os.O_RDONLY)  # somebody has the file open
+    descriptor = os.open(path, os.O_RDONLY)  # another thread has the file open
     is_busy, may_end = threading.Event(), threading.Event()
 
     def pause(*_: object) -> int:
@@ -56,8 +56,8 @@ async def test_engines_can_be_opened_on_a_file_that_is_in_use(tmp_path: Path) ->
 
 
 def test_listing_connections_keeps_no_objects_of_other_threads(tmp_path: Path) -> None:
-    """A cursor that somebody else refers to when its owner lets it go stays in the middle of its statement, and nobody
-    can begin to write on its connection any more.
+    """If another thread refers to a cursor when its owner drops it, its statement is never finished, and its connection
+    can no longer begin to write.
     """
     path = str(tmp_path / "runs.db")
     connection = apsw.Connection(path)

@@ -1,4 +1,4 @@
-"""Opening files: ours, others', broken ones, and those that cannot be written."""
+"""Opening files: ours, foreign, broken and read-only ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is deleted, renamed or replaced under an open store: nothing more is acknowledged."""
+"""A file that is deleted, renamed or replaced under an open store: no later write is acknowledged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rename(file: Path) -> None:
 
 
 def replace(file: Path) -> None:
-    """As somebody does who puts a backup in its place."""
+    """As an operator does who restores a backup by hand."""
     copy = file.with_name("copy.db")
     shutil.copyfile(file, copy)
     copy.replace(file)

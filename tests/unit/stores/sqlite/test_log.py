@@ -1,4 +1,4 @@
-"""The write-ahead log has its length early, and nothing else is different."""
+"""The write-ahead log gets its length early, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_process_that_dies_while_lengthening_changes_nothing(file: Path, tmp_p
     connection.execute("update stepwell_meta set value = 7 where name = 'armed'")
 
     def die() -> None:
-        for suffix in ("", "-wal"):  # what others find; the memory that connections share is gone
+        for suffix in ("", "-wal"):  # what other processes find; the shared memory is gone
             shutil.copyfile(f"{file}{suffix}", f"{left}{suffix}")
 
     connection.set_rollback_hook(die)

@@ -1,4 +1,4 @@
-"""The schema says what the model says, and hot statements use its indexes."""
+"""The schema agrees with the model, and hot statements use its indexes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_all_migrations_together_make_the_schema_file(migrated: apsw.Connection)
 
 
 def test_every_object_has_our_prefix(migrated: apsw.Connection) -> None:
-    # SQLite's own: where it remembers the numbers that are never used again.
+    # SQLite's own table of the numbers that are never reused.
     assert [name for name in _objects(migrated) if not name.startswith("stepwell_")] == ["sqlite_sequence"]
 
 
@@ -53,7 +53,7 @@ def test_the_statuses_are_those_of_the_model(migrated: apsw.Connection) -> None:
 
 @pytest.mark.parametrize("table", ["runs", "payloads", "entries", "names", "waits", "signals", "attempts", "cursors"])
 def test_no_check_of_a_row_that_commits_write_has_a_list(migrated: apsw.Connection, table: str) -> None:
-    # SQLite fills a table in memory with it for every row that it checks.
+    # SQLite would build a table in memory for every row that it checks.
     assert " in (" not in _objects(migrated)[f"stepwell_{table}"]
 
 

@@ -1,4 +1,4 @@
-"""A sealed file: callers' connections and large payloads are refused too, and knowing of the seal costs nothing."""
+"""A sealed file: callers' connections and large payloads are rejected too, and checking the seal costs nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stepwell.virtual.clock import ManualClock
 
 
 class Opened:
-    """One handle on a file, as a process has it."""
+    """One handle on a file, like that of a process."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()

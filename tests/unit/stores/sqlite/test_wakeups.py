@@ -1,4 +1,4 @@
-"""Hearing of other processes."""
+"""Hints for changes by other processes."""
 
 from __future__ import annotations
 

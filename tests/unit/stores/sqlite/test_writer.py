@@ -53,7 +53,7 @@ async def test_writes_during_a_commit_share_the_next_one(open_store: OpenStore, 
     before = writer.database.commits
     first = asyncio.ensure_future(store.runs.create([new_run("first")]))
     await asyncio.sleep(0)
-    await asyncio.sleep(0)  # its transaction is on the way to the disk now
+    await asyncio.sleep(0)  # its transaction is being written to disk now
 
     await asyncio.gather(*(store.runs.create([new_run(f"r{n}")]) for n in range(50)))
 
@@ -72,7 +72,7 @@ async def test_one_caller_in_sequence_pays_one_commit_each(store: SqliteStore, w
 
 @pytest_asyncio.fixture
 async def rounds() -> AsyncIterator[Callable[[], int]]:
-    """How many rounds the loop has made, as somebody sees it who is always ready."""
+    """How many rounds the loop has made, counted by a callback that is always ready."""
     made = 0
 
     async def count() -> None:
@@ -89,14 +89,14 @@ async def rounds() -> AsyncIterator[Callable[[], int]]:
 async def test_a_write_that_cannot_be_shared_does_not_wait_for_the_loop(store: SqliteStore, writer: Writer) -> None:
     looked: list[int] = []
     await store.runs.create([new_run("first")])
-    asyncio.get_running_loop().call_later(0, looked.append, 1)  # with the next round, and it makes nobody ready before
+    asyncio.get_running_loop().call_later(0, looked.append, 1)  # runs in the next round; no callback is ready before
     await store.runs.create([new_run("second")])
     is_inline = writer._quick_seconds > 0
     assert bool(looked) is not is_inline
 
     for n in range(20):
         await store.runs.create([new_run(f"r{n}")])
-    assert looked  # timers are looked at, though nobody waited
+    assert looked  # timers are polled, although no caller waited
 
 
 async def test_continuous_writes_yield_to_other_callbacks(store: SqliteStore, rounds: Callable[[], int]) -> None:
@@ -196,7 +196,7 @@ async def test_a_caller_that_gives_up_in_the_middle_does_not_stop_the_writer(ope
 
 
 async def test_closing_finishes_pending_writes(environment: Environment, file: Path, writer: Writer) -> None:
-    before = threading.enumerate()  # a store whose loop ended under it keeps its thread
+    before = threading.enumerate()  # a store whose loop has ended keeps its thread
     store = SqliteStore(environment, file, runner=writer)
     await store.open()
     calls = [asyncio.ensure_future(store.runs.create([new_run(f"r{n}")])) for n in range(20)]
@@ -318,7 +318,7 @@ async def test_a_caller_that_blocks_the_loop_gets_the_lock(tmp_path: Path) -> No
 def test_a_store_that_was_interrupted_anywhere_in_a_write_can_be_closed(
     file: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """As by a second Ctrl-C, which no loop catches: it comes out of it, and whoever waits is told."""
+    """As by a second Ctrl-C, which no loop catches: it leaves the loop, and waiting callers get an error."""
     writer = Writer(SqliteDatabase(str(file)))
     store = SqliteStore(system_environment(), str(file), runner=writer)
     told: list[BaseException] = []
