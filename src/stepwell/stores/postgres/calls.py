@@ -111,13 +111,13 @@ class Call(Generic[T]):
 
     def with_value_kind(self, values: str) -> str:
         """The statement that also declares the kind of the values, which `enter` reads."""
-        told = f"select set_config('stepwell.values', '{values}', true)"
-        return f"with told as materialized ({told}) select {{f}}.{self.name}({self.placeholders}) from told"
+        declared = f"select set_config('stepwell.values', '{values}', true)"
+        return f"with declared as materialized ({declared}) select {{f}}.{self.name}({self.placeholders}) from declared"
 
-    def values(self, told: Instant | None, seen: Instant, arguments: Sequence[Any]) -> list[Value]:
+    def values(self, test_now: Instant | None, seen: Instant, arguments: Sequence[Any]) -> list[Value]:
         """The parameters for the driver: the time that a test sets, the latest instant seen, and the arguments."""
         return [
-            _bigint(told),
+            _bigint(test_now),
             b"%d" % seen,
             *[encoder(argument) for encoder, argument in zip(self._encoders, arguments, strict=True)],
         ]

@@ -166,16 +166,16 @@ class Connection:
             self._loop = None
 
     async def call(
-        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, timeout: float | None = None
+        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, timeout_seconds: float | None = None
     ) -> bytes:
         """Call a function and return its answer. If the caller is cancelled, the connection is broken.
 
         With `is_brief`, the call first polls for the answer for up to two milliseconds: if the event loop has nothing
-        else to do for the store, a round of the loop and a wake-up cost more than the wait. `timeout` is how many
-        seconds the answer may take.
+        else to do for the store, a round of the loop and a wake-up cost more than the wait.
+        The answer may take `timeout_seconds`.
         """
         is_done = False
-        self._set_deadline(timeout)
+        self._set_deadline(timeout_seconds)
         try:
             if self.prepares and call.is_kept:
                 name = self._prepared.get(call.name)
@@ -197,10 +197,10 @@ class Connection:
             if not is_done:
                 self.is_broken = True
 
-    async def execute(self, statement: str, *, timeout: float | None = None) -> None:
+    async def execute(self, statement: str, *, timeout_seconds: float | None = None) -> None:
         """Run a statement without parameters or rows."""
         is_done = False
-        self._set_deadline(timeout)
+        self._set_deadline(timeout_seconds)
         try:
             self._pgconn.send_query(statement.encode())
             await self._results()
@@ -212,8 +212,8 @@ class Connection:
             if not is_done:
                 self.is_broken = True
 
-    def _set_deadline(self, timeout: float | None) -> None:
-        self._until = None if timeout is None or self._loop is None else self._loop.time() + timeout
+    def _set_deadline(self, timeout_seconds: float | None) -> None:
+        self._until = None if timeout_seconds is None or self._loop is None else self._loop.time() + timeout_seconds
 
     async def _prepare(self, call: Call[Any]) -> bytes:
         name = self._prepared[call.name] = call.name.encode()
@@ -327,11 +327,11 @@ class Connection:
             self._note_broken(error)
             raise translate(error, self._where) from error
 
-    def execute_now(self, text: str, *, timeout: float | None = None) -> None:
+    def execute_now(self, text: str, *, timeout_seconds: float | None = None) -> None:
         """Run statements without parameters or rows, in the caller's thread."""
         try:
             self._pgconn.send_query(text.encode())
-            self._results_now(timeout)
+            self._results_now(timeout_seconds)
             self._check_server()
         except psycopg.Error as error:
             self._note_broken(error)
@@ -341,14 +341,14 @@ class Connection:
         is_busy = self._pgconn.transaction_status in (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
         self.is_broken |= is_busy or self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
 
-    def _results_now(self, timeout: float | None = None) -> pq.abc.PGresult:
+    def _results_now(self, timeout_seconds: float | None = None) -> pq.abc.PGresult:
         """`_results` for a thread. It checks the time limit regularly, so it does not wait permanently for a silent
         server.
         """
         pgconn, answer_timeout = self._pgconn, self.answer_timeout
         poll = select.poll()
         poll.register(pgconn.socket, select.POLLIN)
-        answer_timeout.begin(timeout)
+        answer_timeout.begin(timeout_seconds)
         last: pq.abc.PGresult | None = None
         try:
             while pgconn.flush():

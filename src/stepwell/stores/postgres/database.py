@@ -119,11 +119,11 @@ class PostgresDatabase:
 
     def values(self, call: Call[Any], arguments: tuple[Any, ...]) -> list[bytes | None]:
         """The parameters of a call at this moment."""
-        test_clock, seen = None, self._server_clock.seen
+        test_now, seen = None, self._server_clock.seen
         if self._test_clock is not None:
-            test_clock, seen = self._test_clock.now(), max(self._server_clock.shown, seen)
+            test_now, seen = self._test_clock.now(), max(self._server_clock.shown, seen)
         try:
-            return call.values(test_clock, seen, arguments)
+            return call.values(test_now, seen, arguments)
         except UnicodeEncodeError as error:
             raise ValueError(f"a text cannot be stored: {error.reason}") from error
 
@@ -160,7 +160,7 @@ class PostgresDatabase:
                 return await self.pool.call(call, self.values(call, arguments), is_urgent=is_urgent)
             except ConflictError:
                 now = self._clock.monotonic()
-                until = min(until, now + (self.pool.urgent_timeout if is_urgent else self.pool.timeout))
+                until = min(until, now + (self.pool.urgent_timeout_seconds if is_urgent else self.pool.timeout_seconds))
                 if now >= until:
                     break
                 # A random pause, so that the conflicting calls do not meet again.

@@ -46,12 +46,12 @@ class Pool(Protocol):
     listeners: list[Notify]  # of the stores that use this pool; each gets the hints of all
 
     @property
-    def timeout(self) -> float:
+    def timeout_seconds(self) -> float:
         """How many seconds an ordinary call may take, including connecting and waiting for a connection."""
         ...
 
     @property
-    def urgent_timeout(self) -> float:
+    def urgent_timeout_seconds(self) -> float:
         """How many seconds an urgent call may take, so that it can be repeated within the lease."""
         ...
 
@@ -89,7 +89,7 @@ class InlinePool:
 
     is_exclusive = True
     # Virtual time does not limit a real server on a busy machine.
-    timeout = urgent_timeout = 60.0
+    timeout_seconds = urgent_timeout_seconds = 60.0
 
     def __init__(self, address: Address) -> None:
         self.listeners: list[Notify] = []
@@ -149,13 +149,13 @@ class ConnectionPool:
         self.calls = 0
 
     @property
-    def timeout(self) -> float:
+    def timeout_seconds(self) -> float:
         return ANSWER_SECONDS_MAX if self._lease is None else max(ANSWER_SECONDS_MIN, self._lease)
 
     @property
-    def urgent_timeout(self) -> float:
+    def urgent_timeout_seconds(self) -> float:
         # Two attempts fit in a lease: one over a dead connection, and one over a new one.
-        return max(ANSWER_SECONDS_MIN, self.timeout / 3)
+        return max(ANSWER_SECONDS_MIN, self.timeout_seconds / 3)
 
     def set_lease(self, seconds: float) -> None:
         self._lease = seconds
@@ -164,26 +164,26 @@ class ConnectionPool:
         return await self._environment.executor.call_blocking(work)
 
     async def open(self) -> None:
-        connection = await connect(self._address, self.timeout)
+        connection = await connect(self._address, self.timeout_seconds)
         self._connections.open()
         self._urgent.open()
         self._connections.give(connection)
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         connections = self._urgent if is_urgent else self._connections
-        timeout = self.urgent_timeout if is_urgent else self.timeout
-        connection = connections.find() or await self._take(connections, timeout)
+        timeout_seconds = self.urgent_timeout_seconds if is_urgent else self.timeout_seconds
+        connection = connections.find() or await self._take(connections, timeout_seconds)
         self.calls += 1
         try:
-            return await connection.call(call, values, is_brief=connections.is_calm, timeout=timeout)
+            return await connection.call(call, values, is_brief=connections.is_calm, timeout_seconds=timeout_seconds)
         finally:
             connections.give(connection)
             if connection.is_late:
                 self._drop_idle()
 
-    async def _take(self, connections: _Connections, timeout: float) -> Connection:
+    async def _take(self, connections: _Connections, timeout_seconds: float) -> Connection:
         try:
-            async with asyncio.timeout(max(timeout, connecting_seconds(self._address, timeout))):
+            async with asyncio.timeout(max(timeout_seconds, connecting_seconds(self._address, timeout_seconds))):
                 return await connections.take()
         except TimeoutError as error:
             raise unavailable(self._address.where, "no connection was free in time") from error
@@ -195,7 +195,7 @@ class ConnectionPool:
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         if self._now is None or not self._now.is_usable or not self._now.is_silent():
-            self._now = reconnect_now(self._address, self.urgent_timeout)
+            self._now = reconnect_now(self._address, self.urgent_timeout_seconds)
         self.calls += 1
         return self._now.call_now(call, values)
 
@@ -216,11 +216,11 @@ class ConnectionPool:
         Raises only `StoreUnavailableError`.
         """
         clock = self._environment.clock
-        timeout = min(_CONNECT_SECONDS, self.timeout)
-        until = clock.monotonic() + timeout
+        timeout_seconds = min(_CONNECT_SECONDS, self.timeout_seconds)
+        until = clock.monotonic() + timeout_seconds
         while True:
             try:
-                return await connect(self._address, timeout)
+                return await connect(self._address, timeout_seconds)
             except StepwellError as error:
                 if clock.monotonic() >= until:
                     raise outage(error, self._address.where) from error

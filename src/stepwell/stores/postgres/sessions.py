@@ -28,9 +28,9 @@ _SETUP_SECONDS = 1.0
 _PREPARED_AFTER = 5  # prepare an author's statement after so many uses
 
 
-async def connect(address: Address, timeout: float | None = None) -> Connection:
-    """A connection on the running event loop, within about `timeout` seconds."""
-    conninfo, seconds = _with_timeout(address.conninfo, timeout)
+async def connect(address: Address, timeout_seconds: float | None = None) -> Connection:
+    """A connection on the running event loop, within about `timeout_seconds`."""
+    conninfo, seconds = _with_timeout(address.conninfo, timeout_seconds)
     try:
         async with asyncio.timeout(seconds):
             driver = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
@@ -48,16 +48,16 @@ async def connect(address: Address, timeout: float | None = None) -> Connection:
     return connection
 
 
-def connect_now(address: Address, timeout: float | None = None) -> Connection:
-    """A connection for callers that cannot await. Each of its answers may take `timeout` seconds."""
+def connect_now(address: Address, timeout_seconds: float | None = None) -> Connection:
+    """A connection for callers that cannot await. Each of its answers may take `timeout_seconds`."""
     try:
         driver = TimeoutConnection.connect(
-            _with_timeout(address.conninfo, timeout)[0], autocommit=True, prepare_threshold=None
+            _with_timeout(address.conninfo, timeout_seconds)[0], autocommit=True, prepare_threshold=None
         )
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
-    if timeout is not None:
-        driver.answer_timeout.set(timeout)
+    if timeout_seconds is not None:
+        driver.answer_timeout.set(timeout_seconds)
     try:
         return _connection(driver, address, driver.execute(_setup_query(address, driver)).fetchone())
     except psycopg.Error as error:
@@ -68,29 +68,29 @@ def connect_now(address: Address, timeout: float | None = None) -> Connection:
         raise
 
 
-def _with_timeout(conninfo: str, timeout: float | None) -> tuple[str, float | None]:
+def _with_timeout(conninfo: str, timeout_seconds: float | None) -> tuple[str, float | None]:
     """The connection string with a time limit for each host, and the limit for all hosts together."""
-    if timeout is None:
+    if timeout_seconds is None:
         return conninfo, None
     parts = conninfo_to_dict(conninfo)
     hosts = len(str(parts.get("host") or "").split(","))
     given = str(parts.get("connect_timeout") or "0")
     if not given.isdecimal():
-        return conninfo, timeout  # the driver reports what is wrong with it
-    limit = int(given) or timeout
-    each = max(_HOST_SECONDS_MIN, int(min(limit, timeout) / hosts))
-    return make_conninfo(conninfo, connect_timeout=each), max(timeout, each * hosts + _SETUP_SECONDS)
+        return conninfo, timeout_seconds  # the driver reports what is wrong with it
+    limit = int(given) or timeout_seconds
+    each = max(_HOST_SECONDS_MIN, int(min(limit, timeout_seconds) / hosts))
+    return make_conninfo(conninfo, connect_timeout=each), max(timeout_seconds, each * hosts + _SETUP_SECONDS)
 
 
-def connecting_seconds(address: Address, timeout: float) -> float:
-    """How long connecting may take, if a call may take `timeout` seconds."""
-    return _with_timeout(address.conninfo, timeout)[1] or timeout
+def connecting_seconds(address: Address, timeout_seconds: float) -> float:
+    """How long connecting may take, if a call may take `timeout_seconds`."""
+    return _with_timeout(address.conninfo, timeout_seconds)[1] or timeout_seconds
 
 
-def reconnect_now(address: Address, timeout: float | None = None) -> Connection:
+def reconnect_now(address: Address, timeout_seconds: float | None = None) -> Connection:
     """`connect_now` for a process that was connected before. Raises only `StoreUnavailableError`."""
     try:
-        return connect_now(address, timeout)
+        return connect_now(address, timeout_seconds)
     except StepwellError as error:
         raise outage(error, address.where) from error
 

@@ -89,7 +89,7 @@ class PostgresTransactions:
     def _retrying(self, once: Callable[[Connection], T]) -> T:
         """Run it in a transaction; repeat it if another transaction conflicts."""
         clock = self._database.environment.clock
-        until = clock.monotonic() + self._database.pool.timeout
+        until = clock.monotonic() + self._database.pool.timeout_seconds
         for _ in range(_CONFLICTS_MAX):
             connection = self._take()
             self._busy.add(connection)
@@ -146,7 +146,7 @@ class PostgresTransactions:
     def _begin(self, connection: Connection, how: str) -> None:
         """Begin a transaction. If the connection fails, another one is used: nothing has been done yet."""
         try:
-            connection.execute_now(how, timeout=self._database.pool.urgent_timeout)
+            connection.execute_now(how, timeout_seconds=self._database.pool.urgent_timeout_seconds)
         except StoreUnavailableError as error:
             connection.is_broken = True
             if connection.is_late:
@@ -154,14 +154,14 @@ class PostgresTransactions:
             raise ConflictError(error.title) from error
 
     def _take(self) -> Connection:
-        timeout = self._database.pool.timeout
+        timeout_seconds = self._database.pool.timeout_seconds
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable and connection.is_silent():
-                connection.answer_timeout.set(timeout)
+                connection.answer_timeout.set(timeout_seconds)
                 return connection
             connection.finish()
-        return reconnect_now(self._address, timeout)
+        return reconnect_now(self._address, timeout_seconds)
 
     def _give(self, connection: Connection) -> None:
         if connection.driver.pgconn.transaction_status != pq.TransactionStatus.IDLE and connection.is_usable:

@@ -165,7 +165,7 @@ class PostgresWakeups(HintHub):
         connection.on_input = lambda: self._receive(connection)
         connection.on_loss = lost.set
         await connection.execute(
-            f"set synchronous_commit = off; listen {quoted(self._channel)}", timeout=_BEAT_TIMEOUT_SECONDS
+            f"set synchronous_commit = off; listen {quoted(self._channel)}", timeout_seconds=_BEAT_TIMEOUT_SECONDS
         )
         await self._announce(connection)
         self.is_listening, self.retry_seconds = True, _RETRY_SECONDS
@@ -183,7 +183,7 @@ class PostgresWakeups(HintHub):
 
     async def _announce(self, connection: Connection) -> None:
         await connection.execute(
-            f"notify {quoted(self._channel)}, '{self._announcement}'", timeout=_BEAT_TIMEOUT_SECONDS
+            f"notify {quoted(self._channel)}, '{self._announcement}'", timeout_seconds=_BEAT_TIMEOUT_SECONDS
         )
 
     def _receive(self, connection: Connection) -> None:
