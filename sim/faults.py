@@ -26,7 +26,7 @@ READS = frozenset(
         "tally_runs",
         "next_wake",
         "has_stranded",
-        "outlook",
+        "upcoming_work",
         "orphans",
         "list_unread",
         "find_question",

@@ -48,7 +48,7 @@ did = Did()
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workflow and its fate: the same live, replayed at every commit, and after a crash at every commit."""
+    """A workflow and its fault_class: the same live, replayed at every commit, and after a crash at every commit."""
 
     workflow: Workflow[Any, Any]
     output: Any = None

@@ -12,7 +12,7 @@ from typing import Any
 from sim.cases.case import Tried
 from stepwell import Context, Engine, Start, workflow
 from stepwell.errors import InvalidOptionError, StepwellError
-from stepwell.stores.sqlite.presence import has_two_copies
+from stepwell.stores.sqlite.file_registry import has_two_copies
 
 ROUNDS = 30
 

@@ -38,7 +38,7 @@ from stepwell.replay.waits import Waits
 from stepwell.stores.base import faults
 from stepwell.stores.base.timeline import Anchor
 from stepwell.stores.postgres import pool
-from stepwell.stores.sqlite import callers
+from stepwell.stores.sqlite import caller_transactions
 from stepwell.stores.sqlite.transitions import operators
 from stepwell.worker import invocations
 from stepwell.worker.claimer import Claimer
@@ -236,7 +236,7 @@ def timeouts_count_the_queue() -> Patches:
 
 def two_copies_accepted() -> Patches:
     """K4. Only the engine that has a file open refuses connections of another SQLite; other engines take them."""
-    return [(callers, "is_open", lambda file: False)]
+    return [(caller_transactions, "is_open", lambda file: False)]
 
 
 def chain_found_by_old_hints() -> Patches:
@@ -322,7 +322,7 @@ def timers_looked_at_late() -> Patches:
 
 def waits_ignore_the_lease() -> Patches:
     """R3. A call to the server waits for a minute, however short the lease is."""
-    return [(pool, "ANSWER_SECONDS_MAX", 60.0), (pool.ConnectionPool, "keep_lease", nothing)]
+    return [(pool, "ANSWER_SECONDS_MAX", 60.0), (pool.ConnectionPool, "set_lease", nothing)]
 
 
 OUTSIDE_SWITCHES = switches(

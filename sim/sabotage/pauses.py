@@ -26,7 +26,7 @@ def park_forgets_pause() -> Patches:
             step, move = step._replace(hold=None), Park(tx.now)
         return original(tx, step, move, announce)
 
-    return [(commits, "move_run", move_run), (moves, "stand_still", nothing)]
+    return [(commits, "move_run", move_run), (moves, "pause_unowned", nothing)]
 
 
 def release_forgets_pause() -> Patches:

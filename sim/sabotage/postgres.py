@@ -16,7 +16,7 @@ _PLACES: dict[str, Broken] = {
         "false",
     ),
     # A claim does not make the earlier ones void.
-    "postgres-no-epoch": Broken("own", "epoch = epoch + 1", "epoch = greatest(epoch, 1)"),
+    "postgres-no-epoch": Broken("claim_runs", "epoch = epoch + 1", "epoch = greatest(epoch, 1)"),
     # A signal that was read can be read again.
     "postgres-signal-not-consumed": Broken(
         "settle_signals",
@@ -26,7 +26,7 @@ _PLACES: dict[str, Broken] = {
     # Nobody looks at what came before a run parks.
     "postgres-park-without-looking": Broken("is_satisfied", "select exists (", "select false and exists ("),
     # A parent does not hear of its children.
-    "postgres-parent-not-told": Broken("tell_parent", "if not found then", "if true then"),
+    "postgres-parent-not-told": Broken("notify_parent", "if not found then", "if true then"),
     # Runs are claimed before they are due.
     "postgres-early-claims": Broken("claim", "r.wake_at <= v_now", "r.wake_at <= v_now + 3000000"),
     # Runs that are delayed begin ahead of their time.

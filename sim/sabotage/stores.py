@@ -128,7 +128,7 @@ def park_without_looking() -> Patches:
 
 def dedup_ignored() -> Patches:
     """Signals are stored however often they are sent."""
-    return statement("signals.find_twin", "dedup_key = :dedup_key", "dedup_key = :dedup_key and 0") + statement(
+    return statement("signals.find_duplicate", "dedup_key = :dedup_key", "dedup_key = :dedup_key and 0") + statement(
         "signals.insert", ":dedup_key", "iif(:dedup_key is null, null, :signal_id)"
     )
 
@@ -140,7 +140,7 @@ def trim_deletes_undo() -> Patches:
 
 def parent_not_told() -> Patches:
     """The end of a child does not wake its parent."""
-    return [(ends, "tell_parent", nothing), (moves, "tell_parent", nothing)]
+    return [(ends, "notify_parent", nothing), (moves, "notify_parent", nothing)]
 
 
 def cancel_without_cascade() -> Patches:

@@ -28,7 +28,7 @@ def record_apart_from_rows() -> Patches:
             return Performed(found)
         try:
             full = await runner.write(
-                lambda tx: performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
+                lambda tx: performs.in_savepoint(tx, database, lambda author: work(author, tx.now))
             )
         except Exception as error:
             return Performed(error=error)
@@ -53,7 +53,7 @@ def _works_in_spite_of(verdict: Verdict) -> Patches:
         if refused is not None and refused.verdict is not verdict:
             return Performed(refused)
         try:
-            full = performs.undone_if_it_raises(tx, database, lambda author: work(author, tx.now))
+            full = performs.in_savepoint(tx, database, lambda author: work(author, tx.now))
         except Exception as error:
             return Performed(error=error)
         return Performed(refused) if refused is not None else Performed(apply(tx, [full], None)[0], full)
@@ -64,10 +64,10 @@ def _works_in_spite_of(verdict: Verdict) -> Patches:
 def failed_rows_stay() -> Patches:
     """What a body wrote before it raised is kept."""
 
-    def undone_if_it_raises(tx: Any, database: SqliteDatabase, work: Any) -> Any:
+    def in_savepoint(tx: Any, database: SqliteDatabase, work: Any) -> Any:
         return work(GuardedTransaction(tx.connection, database.guard()))
 
-    return [(performs, "undone_if_it_raises", undone_if_it_raises)]
+    return [(performs, "in_savepoint", in_savepoint)]
 
 
 def repetition_works_again() -> Patches:

@@ -31,9 +31,9 @@ def url(request: pytest.FixtureRequest) -> str:
 
 async def _open(clock: ManualClock, url: str) -> PostgresStore:
     environment = Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor())
-    store = PostgresStore(environment, url, told=clock, pool=KeptPool(parse_address(url), environment))
+    store = PostgresStore(environment, url, test_clock=clock, pool=KeptPool(parse_address(url), environment))
     await store.open()
-    environment.executor.close()  # its threads have prepared the database; the next use starts new ones
+    environment.executor.close()  # its threads have prepared the database; the next use starts new threads
     return store
 
 

@@ -1,4 +1,4 @@
-"""Closing a PostgreSQL store while others are at work, each on a connection of its own and by the server's clock."""
+"""Closing a PostgreSQL store while other processes use it, each on its own connection and by the server's clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stepwell.errors import StoreSealedError, StoreUnavailableError, TransferErr
 from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import Commit, Verdict
 from stepwell.model.transactions import Transaction
-from stepwell.stores.base.parcels import Given, PackedRun, PackedSignal, Parcel
+from stepwell.stores.base.packed_items import HighestNumbers, PackedRun, PackedSignal, TransferBatch
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.connections import Connection
@@ -54,7 +54,7 @@ async def scene(store: PostgresStore) -> Scene:
 
 @pytest.fixture
 def connection(url: str, store: PostgresStore) -> Iterator[Connection]:
-    """A connection of somebody else's, set up as the store's own."""
+    """A connection of another process, configured like the store's own."""
     connection = connect_now(parse_address(url))
     yield connection
     connection.finish()
@@ -65,8 +65,8 @@ def _end_leases(url: str) -> None:
         connection.execute("update stepwell.workers set lease_until = 0")
 
 
-async def _until_somebody_waits(url: str) -> None:
-    """Until a transaction waits for another one's lock."""
+async def _until_a_lock_is_awaited(url: str) -> None:
+    """Wait until a transaction waits for the lock of another."""
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
         asked = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
         while connection.execute(asked).fetchone() is None:  # noqa: ASYNC110  only the server knows
@@ -79,12 +79,12 @@ def _seal_without_committing(connection: Connection) -> None:
 
 
 def _plain(turn: Turn) -> Commit:
-    """What nearly every commit is: one entry, and no name that is new."""
+    """The most common commit: one entry, and no new name."""
     return turn.next(entries=(step(turn.seq + 1, place(turn.seq)),))
 
 
 def _meet(connection: Connection, turn: Turn) -> calls.RunNumber:
-    """Commit a step alone; the number that the run is known by then."""
+    """Commit a single step. Returns the number by which the run is then known."""
     found = calls.ADVANCE_ONE.decode(connection.call_now(calls.ADVANCE_ONE, calls.one_out(_plain(turn))))
     assert found is not None
     turn.number, turn.seq = turn.number + 1, turn.seq + 1
@@ -95,7 +95,7 @@ async def _packed_runs(store: PostgresStore) -> dict[str, PackedRun]:
     return {one.run.run_id: one for one in await pack_all(store) if isinstance(one, PackedRun)}
 
 
-# --- sealing waits for what is on its way ---
+# --- sealing waits for transitions in progress ---
 
 
 async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, store: PostgresStore) -> None:
@@ -103,7 +103,7 @@ async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, stor
         connection.execute("select 1")
         store.transactions.enqueue(connection, [new_run("r1")])
         sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
-        await _until_somebody_waits(url)
+        await _until_a_lock_is_awaited(url)
         assert not sealing.done()
         assert await store.transfers.find_seal() is None
         connection.commit()
@@ -117,7 +117,7 @@ async def test_sealing_waits_for_a_start_in_a_callers_transaction(url: str, stor
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_dead(
+async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_counts_as_dead(
     url: str, store: PostgresStore, scene: Scene, connection: Connection, is_known: bool
 ) -> None:
     turn = await scene.begin("r1")
@@ -131,7 +131,7 @@ async def test_sealing_waits_for_a_plain_commit_of_a_worker_that_is_taken_for_de
         assert connection.call_now(calls.ADVANCE_KNOWN, calls.known_out(_plain(turn), known)) == b"3"
 
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     assert not sealing.done()
     connection.execute_now("commit")
     await sealing
@@ -156,7 +156,7 @@ async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresS
     assert await asyncio.to_thread(has_begun.wait, 20)
     _end_leases(url)
     sealing = asyncio.create_task(store.transfers.seal("t1", "there"))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     go_on.set()
     performed = await performing
     await sealing
@@ -166,15 +166,15 @@ async def test_sealing_waits_for_a_transactional_step(url: str, store: PostgresS
     assert [entry.seq for entry in (await _packed_runs(store))["r1"].history.entries] == [1]
 
 
-# --- and whoever waits for it is refused ---
+# --- transitions that wait for the seal are rejected ---
 
 
-async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
+async def test_a_transition_that_waits_while_the_store_is_closed_is_rejected(
     url: str, store: PostgresStore, connection: Connection
 ) -> None:
     _seal_without_committing(connection)
     starting = asyncio.create_task(store.runs.create([new_run("r1")]))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     connection.execute_now("commit")
 
     with pytest.raises(StoreSealedError, match="being moved to there"):
@@ -183,7 +183,7 @@ async def test_a_transition_that_waits_while_the_store_is_closed_is_refused(
 
 
 @pytest.mark.parametrize("is_single", [True, False])
-async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
+async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_rejected(
     url: str, store: PostgresStore, scene: Scene, connection: Connection, is_single: bool
 ) -> None:
     turn = await scene.begin("r1")
@@ -193,7 +193,7 @@ async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
     _seal_without_committing(connection)
 
     applying = asyncio.create_task(store.runs.apply([commit]))
-    await _until_somebody_waits(url)
+    await _until_a_lock_is_awaited(url)
     connection.execute_now("commit")
 
     with pytest.raises(StoreSealedError):
@@ -202,7 +202,7 @@ async def test_a_plain_commit_that_waits_while_the_store_is_closed_is_refused(
     assert (len(packed.history.entries), packed.history.names, packed.applied) == (1, ("a",), 1)
 
 
-async def test_the_short_ways_of_a_plain_commit_write_nothing_to_a_closed_store(
+async def test_the_fast_paths_of_plain_commits_write_nothing_to_a_closed_store(
     url: str, store: PostgresStore, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
@@ -237,7 +237,7 @@ async def test_a_transaction_with_an_older_snapshot_does_not_get_past_the_seal(
             store.transactions.enqueue(connection, [new_run("r1")])
 
 
-async def test_transactional_steps_are_refused_before_their_work(url: str, store: PostgresStore, scene: Scene) -> None:
+async def test_transactional_steps_are_rejected_before_their_work(url: str, store: PostgresStore, scene: Scene) -> None:
     turn = await scene.begin("r1")
     _end_leases(url)
     await store.transfers.seal("t1", "there")
@@ -254,7 +254,7 @@ async def test_transactional_steps_are_refused_before_their_work(url: str, store
     assert done == []
 
 
-async def test_blobs_that_were_put_are_refused_and_do_not_stand_in_the_way_of_unsealing(store: PostgresStore) -> None:
+async def test_rejected_blobs_do_not_prevent_unsealing(store: PostgresStore) -> None:
     await store.transfers.seal("t1", "there")
     name = store.blobs.put(b"large" * 1_000)
 
@@ -268,10 +268,8 @@ async def test_blobs_that_were_put_are_refused_and_do_not_stand_in_the_way_of_un
     assert store.blobs.get(name) == b"large" * 1_000
 
 
-async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(
-    url: str, scene: Scene, connection: Connection
-) -> None:
-    """The refusal does not wait for those who are in the store, and so nobody waits behind it."""
+async def test_an_attempt_to_seal_does_not_block_a_store_in_use(url: str, scene: Scene, connection: Connection) -> None:
+    """The rejection does not wait for transitions in progress, so no transition has to wait for it."""
     connection.execute_now("begin")
     connection.call_now(calls.BEGIN_WORK, calls.BEGIN_WORK.values(None, Instant(0), ()))
 
@@ -280,33 +278,33 @@ async def test_a_store_in_use_is_not_held_up_by_who_asks_to_close_it(
     connection.execute_now("rollback")
 
 
-# --- what comes ---
+# --- unpacking ---
 
 
-async def test_a_text_that_cannot_be_stored_is_named(store: PostgresStore) -> None:
+async def test_the_item_with_an_unstorable_text_is_named(store: PostgresStore) -> None:
     await store.transfers.expect("t1", "here", since=Instant(0))
     held = PackedSignal(1, SignalId("s1"), None, "k", "go\x00", None, b"", Instant(1), False, None, None)
 
     with pytest.raises(TransferError, match="signal s1 cannot be stored in the destination"):
-        await store.transfers.unpack("t1", Parcel(signals=(held,)))
+        await store.transfers.unpack("t1", TransferBatch(signals=(held,)))
     assert (await store.transfers.manifest()).signals == 0
 
 
-async def test_the_one_that_meets_another_ones_number_is_named(store: PostgresStore) -> None:
+async def test_the_item_with_a_taken_number_is_named(store: PostgresStore) -> None:
     await store.transfers.expect("t1", "here", since=Instant(0))
     one = PackedSignal(1, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
     two = one._replace(number=2, signal_id=SignalId("s2"))
-    await store.transfers.unpack("t1", Parcel(signals=(one, one)))
+    await store.transfers.unpack("t1", TransferBatch(signals=(one, one)))
 
-    with pytest.raises(TransferError, match="signal s3 is in the destination already"):
-        await store.transfers.unpack("t1", Parcel(signals=(one, two, two._replace(signal_id=SignalId("s3")))))
+    with pytest.raises(TransferError, match="signal s3 is already in the destination"):
+        await store.transfers.unpack("t1", TransferBatch(signals=(one, two, two._replace(signal_id=SignalId("s3")))))
     assert (await store.transfers.manifest()).signals == 1
 
 
-async def test_a_mark_of_another_store_is_refused(store: PostgresStore) -> None:
+async def test_a_mark_of_another_store_is_rejected(store: PostgresStore) -> None:
     await store.transfers.seal("t1", "there")
 
-    with pytest.raises(ValueError, match="no parcel ends at"):
+    with pytest.raises(ValueError, match="no batch ends at"):
         await store.transfers.pack("shelves:7", limit=1)
 
 
@@ -316,15 +314,15 @@ async def test_runs_keep_the_order_in_which_they_came(store: PostgresStore) -> N
         await store.runs.create([new_run(name)])
     await store.transfers.seal("t1", "there")
 
-    parcel = await store.transfers.pack(limit=9)
-    assert [one.run.run_id for one in parcel.runs] == names[:9]
-    parcel = await store.transfers.pack(parcel.next, limit=9)
-    assert [RunId(one.run.run_id) for one in parcel.runs] == names[9:18]
+    batch = await store.transfers.pack(limit=9)
+    assert [one.run.run_id for one in batch.runs] == names[:9]
+    batch = await store.transfers.pack(batch.next, limit=9)
+    assert [RunId(one.run.run_id) for one in batch.runs] == names[9:18]
 
 
 @pytest.fixture
 def restricted(url: str, store: PostgresStore) -> Iterator[str]:
-    """The URL for a role that has what docs/postgres.md grants, and no more."""
+    """The URL for a role with only the rights that docs/postgres.md grants."""
     role, plain = f"runner_{uuid.uuid4().hex}", url.partition("?")[0]
     rights = (
         f"create role {role} login",
@@ -340,18 +338,18 @@ def restricted(url: str, store: PostgresStore) -> Iterator[str]:
         connection.execute(f"drop role {role}".encode())
 
 
-async def test_a_role_that_may_only_take_numbers_moves_too(restricted: str) -> None:
+async def test_a_role_with_usage_of_sequences_can_unpack(restricted: str) -> None:
     store = PostgresStore(system_environment(), restricted)
     await store.open()
     held = PackedSignal(700, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
 
     await store.transfers.expect("t1", "here", since=Instant(0))
-    await store.transfers.unpack("t1", Parcel(signals=(held,), given=Given(receipts=30, owed=20)))
+    await store.transfers.unpack("t1", TransferBatch(signals=(held,), highest=HighestNumbers(receipts=30, owed=20)))
     await store.transfers.accept("t1")
     await store.signals.deliver([new_signal("s2", "k", hold=True)])
     await store.transfers.seal("t2", "there")
-    parcel = await store.transfers.pack(limit=9)
+    batch = await store.transfers.pack(limit=9)
     await store.close()
 
-    assert [one.number for one in parcel.signals] == [700, 701]
-    assert parcel.given == Given(receipts=30, owed=20)
+    assert [one.number for one in batch.signals] == [700, 701]
+    assert batch.highest == HighestNumbers(receipts=30, owed=20)

@@ -1,4 +1,4 @@
-"""`python -m tests.differential`: the same operations on several stores; exits with 1 if two of them do not agree."""
+"""`python -m tests.differential`: the same operations on several stores; exits with 1 if two of them disagree."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def _record(totals: Totals) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
-    parser.add_argument("--ops", type=int, default=20_000, help="operations in all; a seed is a hundred or so of them")
+    parser.add_argument("--ops", type=int, default=20_000, help="operations in total; a seed has about a hundred")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument(
         "--stores",
         type=_stores,
         default=tuple(STORES),
-        help=f"all are held to the first one; of {', '.join(STORES)}, all by default",
+        help=f"all are compared with the first; of {', '.join(STORES)}, all by default",
     )
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--record", action="store_true", help="write the result to scorecard/")

@@ -1,4 +1,4 @@
-"""Repairs: amendments of what is recorded, and forks."""
+"""Repairs: amendments of histories, and forks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PARTS = (
 
 
 def amend(world: World) -> Operation | None:
-    """Repair a run that nobody holds; now and then one that is not as expected, or with entries that do not fit."""
+    """Repair a run without an owner; sometimes a run in another state than expected, or with invalid entries."""
     at_rest = [run for run in world.runs() if run.status in AMENDABLE]
     with_children = [run for run in at_rest if world.state["runs"][run.run_id]["children"]]
     run = world.chance.choice(with_children) if with_children and world.likely(0.5) else None
@@ -133,7 +133,7 @@ def _effects(world: World, amendment: Amendment, run: Run) -> Iterator[str]:
 
 
 def fork(world: World) -> Operation | None:
-    """Let a run begin with a part of what another one recorded."""
+    """Start a run with a part of the history of another run."""
     source = world.a_run()
     if source is None or is_crowded(world):
         return None

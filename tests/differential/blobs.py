@@ -1,4 +1,4 @@
-"""Large payloads, by their hash."""
+"""Large payloads, by hash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CONTENTS = (b"", b"large", b"\x00" * 3_000)
 
 
 def put(world: World) -> Operation:
-    """Keep a content."""
+    """Store a content."""
     content = world.chance.choice(_CONTENTS)
 
     async def call(at: Handle) -> str:
@@ -20,7 +20,7 @@ def put(world: World) -> Operation:
 
 
 def get(world: World) -> Operation:
-    """Read one, if it is there."""
+    """Read a payload, which may be unknown."""
     name = hashlib.sha256(world.chance.choice(_CONTENTS)).hexdigest()
 
     async def call(at: Handle) -> bytes | None:

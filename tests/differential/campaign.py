@@ -1,4 +1,4 @@
-"""Many seeds, on several cores, and what they came to in all."""
+"""Many seeds, on several cores, and their totals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Job = tuple[int, int, tuple[str, ...]]  # seed, operations, stores
 
 @dataclass(slots=True)
 class Totals:
-    """What all seeds came to."""
+    """The totals of all seeds."""
 
     stores: tuple[str, ...]
     seeds: int = 0
@@ -37,12 +37,12 @@ class Totals:
 
     @property
     def never(self) -> list[str]:
-        """What should have happened in so many operations and did not."""
+        """What should have happened in this many operations and did not."""
         return missing(self.facts, self.operations)
 
     @property
     def is_good(self) -> bool:
-        """Whether the stores agree, and were asked everything."""
+        """Whether the stores agree, and every method was used."""
         return not self.failed and not self.never
 
     def lines(self) -> Iterator[str]:
@@ -71,7 +71,7 @@ def jobs_for(operations: int, first_seed: int, stores: Sequence[str]) -> list[Jo
 
 
 def run_all(jobs: Sequence[Job], processes: int, each: Callable[[Report], None]) -> None:
-    """Run seeds, and hand each report over in their order."""
+    """Run seeds, and yield each report in their order."""
     if processes <= 1 or len(jobs) <= 1:
         for job in jobs:
             each(run_seed(*job))
@@ -82,7 +82,7 @@ def run_all(jobs: Sequence[Job], processes: int, each: Callable[[Report], None])
 
 
 def _prepare() -> None:
-    """Nearly everything that is made here is gone at once: looking for cycles all the time finds nothing."""
+    """Nearly all objects here are short-lived, so frequent garbage collection would find nothing."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -93,13 +93,13 @@ def _run(job: Job) -> Report:
 
 
 def command(report: Report, stores: Sequence[str]) -> str:
-    """The one command that shows it again, and ends with the operation that did it."""
+    """The command that reproduces it, and ends with the operation that caused it."""
     return (
         f'make differential OPS={report.operations} FIRST_SEED={report.seed} ARGS="--stores {",".join(stores)} --trace"'
     )
 
 
 def describe(report: Report, stores: Sequence[str]) -> Iterator[str]:
-    """Where the stores diverged, and how to see it again."""
+    """Where the stores diverged, and how to reproduce it."""
     yield f"seed {report.seed}, operation {report.operations}: {report.divergence}"
     yield f"  {command(report, stores)}"

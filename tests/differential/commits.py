@@ -1,4 +1,4 @@
-"""Commits, and what became of them."""
+"""Commits, and their results."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _PARTS = (
 
 
 def apply(world: World) -> Operation | None:
-    """Commit the work of runs that somebody owns; now and then one that must be refused."""
+    """Commit the work of owned runs; sometimes a commit that must be rejected."""
     owned = [run for run in world.runs() if run.owner is not None]
     if not owned:
         return None
-    # What most commits are goes shorter ways, alone or with others of its kind.
+    # Common commits take fast paths, alone or in batches.
     if world.likely(0.25):
         return _apply_plain(world, owned)
     is_lean = world.likely(0.35)
     count = world.chance.choice([1, 2, 4, 5] if is_lean else [1, 1, 1, 2, 3])
     drawn = world.chance.sample(owned, min(len(owned), count))
-    # A store may take runs in any order: what ends or trims one cancels those below it, before or after their commits.
+    # A store may take runs in any order: an end or trim cancels descendants before or after their commits.
     runs = [run for run in drawn if _ancestors(world, run).isdisjoint(one.run_id for one in drawn)]
     batch = [a_lean_commit(world, run) if is_lean else a_commit(world, run) for run in runs]
     if world.likely(0.15):
-        # One thing wrong at a time: of two, each store may tell another.
+        # One error at a time: of two, each store may report another.
         batch[-1] = world.chance.choice(_WRONGS)(world, batch[-1])
     claimant = world.maybe_claimant()
 
@@ -64,7 +64,7 @@ def apply(world: World) -> Operation | None:
 
 
 def _apply_plain(world: World, owned: list[Run]) -> Operation | None:
-    """One step of a run, alone: by its owner, or by one who was that when he last made one."""
+    """A single step of a run: by its owner, or by a worker that owned it at its last step."""
     stepped = [run for run in world.runs() if run.run_id in world.stepped and run.status in ACTIVE]
     is_next = bool(stepped) and world.likely(0.7)
     run = world.chance.choice(stepped if is_next else owned)
@@ -96,7 +96,7 @@ def _ancestors(world: World, run: Run) -> set[RunId]:
 
 
 def a_commit(world: World, run: Run) -> Commit:
-    """The next commit of a run, as its worker could make it."""
+    """The next commit of a run, as its worker could send it."""
     assert run.owner is not None
     state, likely = world.state["runs"][run.run_id], world.likely
     consumed = world.some([signal.number for signal in state["signals"]], 0.4)
@@ -134,7 +134,7 @@ def a_commit(world: World, run: Run) -> Commit:
 
 
 def a_lean_commit(world: World, run: Run) -> Commit:
-    """The next commit of a run, as most are: entries, a signal that was read, and a simple move."""
+    """The next common commit of a run: entries, a consumed signal, and a simple move."""
     full = a_commit(world, run)
     ends_well = End(RunStatus.COMPLETED, world.chance.choice([None, b"out"]))
     simple: list[Move] = [Park(parts.maybe_due(world)), ends_well, ends_well]
@@ -182,7 +182,7 @@ def a_move(world: World, run: Run) -> Move:
             )
 
 
-# --- commits that must be refused --------------------------------------------------------------
+# --- commits that must be rejected --------------------------------------------------------------
 
 
 def _stale_epoch(world: World, commit: Commit) -> Commit:
@@ -207,7 +207,7 @@ def _gap(world: World, commit: Commit) -> Commit:
 
 
 def _second_entry(world: World, commit: Commit) -> Commit:
-    """Where there is one, or twice at one place."""
+    """At a taken location, or twice at one location."""
     seq, recorded = parts.last_seq(world, commit.run_id) + 1, parts.recorded(world, commit.run_id)
     at = world.chance.choice(recorded) if recorded else parts.a_place(world)
     entries: Sequence[Entry] = [parts.an_entry(world, seq, at), parts.an_entry(world, seq + 1, at)]
@@ -226,7 +226,7 @@ def _wrong_event(world: World, commit: Commit) -> Commit:
 
 
 def _numbers_elsewhere(world: World, run_id: RunId, what: str) -> int:
-    """A number that another run has, or nobody; or of a signal that is not pending any more."""
+    """A number of another run or of none, or of a signal that is no longer pending."""
     others = [entry for other, entry in world.state["runs"].items() if other != run_id]
     numbers = [one.number for entry in others for one in entry[what]]
     if what == "signals":
@@ -276,11 +276,11 @@ _WRONGS: Sequence[Callable[[World, Commit], Commit]] = (
 )
 
 
-# --- what became of them -----------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------
 
 
 def note(world: World, commit: Commit, applied: Applied) -> str:
-    """What a commit came to, in a word; what its worker knows from then on is remembered."""
+    """The result of a commit in a word; what its worker knows from then on is remembered."""
     if applied.verdict is not Verdict.APPLIED:
         return applied.verdict.value
     known = world.applied.get((commit.run_id, commit.fence.epoch), 0)
@@ -335,7 +335,7 @@ def _part_facts(commit: Commit) -> Iterator[str]:
 
 
 def _family_facts(world: World, commit: Commit, applied: Applied) -> Iterator[str]:
-    """What it did to other runs."""
+    """Its effects on other runs."""
     for child in commit.children:
         if child.run_id in world.before["runs"]:
             yield "child with a known id"

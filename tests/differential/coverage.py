@@ -1,4 +1,4 @@
-"""What a campaign must have seen: every method of the contract at work, and every way it can go that matters."""
+"""What a campaign must have covered: every method of the contract, and every result that matters."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _NOUNS = {
     "blobs": Blobs,
 }
 
-SOMETHING_FROM = 5_000  # operations: each method has done what it is for
-EVERYTHING_FROM = 20_000  # and gone every way
+SOMETHING_FROM = 5_000  # operations: each method has had its main result
+EVERYTHING_FROM = 20_000  # and every other result
 
-# The first is what the method is for. Of a method that is not here, that it found or did something.
+# The first is the main result of the method. A method that is not listed must have found or done something.
 _FACTS: dict[str, tuple[str, ...]] = {
     "runs.create": (
         "new",
@@ -163,7 +163,7 @@ def methods() -> list[str]:
 
 
 def required(operations: int) -> Iterator[tuple[str, str]]:
-    """Each method with what it must have come to, in a campaign of so many operations."""
+    """Each method with the results that a campaign of this many operations must have."""
     for method in methods():
         facts = _FACTS.get(method, ("asked", "found") if method.startswith("views.") else ("done",))
         count = len(facts) if operations >= EVERYTHING_FROM else 1 if operations >= SOMETHING_FROM else 0
@@ -171,5 +171,5 @@ def required(operations: int) -> Iterator[tuple[str, str]]:
 
 
 def missing(facts: Mapping[tuple[str, str], int], operations: int) -> list[str]:
-    """What never happened, and should have in so many operations."""
+    """What should have happened in this many operations and did not."""
     return [f"{method}: {fact}" for method, fact in required(operations) if not facts.get((method, fact))]

@@ -17,7 +17,7 @@ FACETS = ('order="4\'2"', "order=43", "größe=1")
 
 
 def new_event(world: World) -> NewEvent:
-    """An event to publish; its id is known sometimes."""
+    """An event to publish; sometimes its id is known."""
     event_id = EventId(world.next_id("e"))
     if world.events and world.likely(0.08):
         event_id = world.chance.choice(world.events)

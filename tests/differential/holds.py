@@ -15,7 +15,7 @@ def _a_workflow(world: World) -> str | None:
 
 
 def pause(world: World) -> Operation | None:
-    """Pause a workflow, or all; not too many at once, or nothing would happen any more."""
+    """Pause a workflow, or all; not too many at once, or nothing would run."""
     if world.state["holds"] and world.likely(0.7):
         return None
     workflow, reason = _a_workflow(world), world.chance.choice(["", 'it\'s "why"\n– \\ 🙂'])
@@ -28,7 +28,7 @@ def pause(world: World) -> Operation | None:
 
 
 def resume(world: World) -> Operation | None:
-    """Resume what is paused, or now and then what is not."""
+    """Resume a paused workflow, sometimes one that is not paused."""
     held = [one.workflow for one in world.state["holds"]]
     if not held and world.likely(0.9):
         return None
@@ -49,11 +49,11 @@ def _read(name: str, *given: Any, call: Callable[[Any], Any]) -> Operation:
 
 
 def list_holds(world: World) -> Operation:
-    """What is paused."""
+    """The holds."""
     return _read("list_holds", call=lambda holds: holds.list_holds())
 
 
 def list_acts(world: World) -> Operation:
-    """How that came."""
+    """The acts."""
     limit = world.chance.choice([1, 3, 100])
     return _read("list_acts", limit, call=lambda holds: holds.list_acts(limit=limit))

@@ -1,4 +1,4 @@
-"""Requests that must not happen twice, and the audit."""
+"""Idempotency keys, and the audit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINES_MAX = 12
 
 
 def reserve(world: World) -> Operation:
-    """Reserve a key, for a moment or longer; now and then for another request."""
+    """Reserve a key, for a moment or longer; sometimes for another request."""
     until = Instant(world.now + world.chance.choice([0, 1_000_000, 60_000_000]))
     scope, key = world.chance.choice(_SCOPES), world.chance.choice(_KEYS)
     wanted = Reservation(scope, key, world.chance.choice("fg"), world.next_id("q"), until)
@@ -25,7 +25,7 @@ def reserve(world: World) -> Operation:
 
 
 def settle(world: World) -> Operation:
-    """Settle what may be reserved."""
+    """Settle a key that may be reserved."""
     scope, key, answer = world.chance.choice(_SCOPES), world.chance.choice(_KEYS), world.next_id("a")
     return Operation(
         "ledger.settle", (scope, key, answer), lambda at: at.opened.store.ledger.settle(scope, key, answer)
@@ -33,7 +33,7 @@ def settle(world: World) -> Operation:
 
 
 def note(world: World) -> Operation | None:
-    """Append a line; a few are enough, and then they are repeated."""
+    """Append a line; a few are enough, then they are repeated."""
     known = [line.request_id for line in world.state["acts"]]
     is_full = len(known) >= _LINES_MAX
     request_id = world.chance.choice(known) if known and (is_full or world.likely(0.2)) else world.next_id("q")
@@ -47,7 +47,7 @@ def note(world: World) -> Operation | None:
 
 
 def list_acts(world: World) -> Operation:
-    """The latest lines, or those below a number."""
+    """The latest lines, or lines below a number."""
     limit, below = world.chance.choice([1, 3, 100]), world.chance.choice([2, 5, 1 << 40])
     return Operation(
         "ledger.list_acts",
@@ -58,7 +58,7 @@ def list_acts(world: World) -> Operation:
 
 
 def head(world: World) -> Operation:
-    """What was appended last."""
+    """The last line."""
     return Operation(
         "ledger.head",
         (),

@@ -1,4 +1,4 @@
-"""Which operation comes next."""
+"""Chooses the next operation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.differential.world import WORKERS, Operation, World
 
 Make = Callable[[World], Operation | None]
 
-# How often each is drawn. One that has nothing to do is drawn anew.
+# How often each is drawn. If an operation has nothing to do, another one is drawn.
 _WEIGHTS: tuple[tuple[int, Make], ...] = (
     (60, commits.apply),
     (20, runs.claim),
@@ -89,11 +89,11 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
             views.list_audit,
             views.list_definitions,
             views.tally_runs,
-            views.census,
+            views.count_unfinished,
             views.next_wake,
             views.has_stranded,
             views.has_stranded,
-            views.outlook,
+            views.upcoming_work,
             views.orphans,
         )
     ),
@@ -106,7 +106,7 @@ _LONG_PAUSES = ("45s", "8d")  # longer than a lease, and longer than an event's 
 
 
 class Mix:
-    """Draws operations for one world. Some are asked for twice, as if the first answer had been lost."""
+    """Draws operations for one world. Some are repeated, as if the first answer had been lost."""
 
     def __init__(self, world: World) -> None:
         self._world = world

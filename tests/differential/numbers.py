@@ -1,8 +1,8 @@
-"""Numbers that stores give to signals, events, events in inboxes, open waits and rows of the outbox.
+"""Numbers that stores assign to signals, events, events in inboxes, open waits and rows of the outbox.
 
-A store promises their order and nothing more: it may leave gaps. So everything here speaks of *ranks*, which count the
-numbers that a store has ever shown: 1 is the smallest. What a store answers is compared by ranks, and what a store is
-told is written with ranks and put into its own numbers at the last moment.
+A store promises only their order: it may leave gaps. So everything here uses *ranks*, which count the
+numbers that a store has ever shown: 1 is the smallest. Answers of a store are compared by ranks. Requests
+are written with ranks, which are replaced by the store's own numbers at the last moment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepwell.model.outbox import Owed, Settled, Unsent
 from stepwell.model.runs import Inbox
 from stepwell.model.signals import Redelivery, Refusal, Reply, Signal
 from stepwell.model.workers import Renewed
-from stepwell.stores.base.parcels import OpenWait, PackedEvent, PackedReceipt, PackedSignal
+from stepwell.stores.base.packed_items import OpenWait, PackedEvent, PackedReceipt, PackedSignal
 from stepwell.stores.base.views import Detail
 
 Kind = Literal["signal", "event", "outbox", "publication", "wait"]
@@ -46,8 +46,8 @@ _UNORDERED: dict[type, frozenset[str]] = {
     Detail: frozenset({"children"}),
     Renewed: frozenset({"cancelling", "held"}),
 }
-_WITHOUT: set[type] = set()  # classes known to have no number inside: a snapshot has many of them
-_NEVER_GIVEN = 1_000_000  # far above whatever a world of a few hundred operations makes a store give
+_WITHOUT: set[type] = set()  # classes known to contain no numbers: a snapshot has many instances of them
+_NEVER_GIVEN = 1_000_000  # far above all numbers that a store assigns in a few hundred operations
 
 
 class Ranks:
@@ -58,7 +58,7 @@ class Ranks:
         self._ranks: dict[int, int] = {}
 
     def see(self, numbers: Iterable[int]) -> None:
-        """The store shows these numbers, known or not."""
+        """Note that the store shows these numbers."""
         fresh = sorted({number for number in numbers if number not in self._ranks})
         if not fresh:
             return
@@ -78,7 +78,7 @@ class Ranks:
         return self._ranks[number] if number else 0
 
     def number(self, rank: int) -> int:
-        """The number of a rank; a number that nothing has if there are not so many. 0 is before the first one."""
+        """The number of a rank; an unused number if the rank does not exist. 0 is before the first one."""
         if rank <= len(self._numbers):
             return self._numbers[rank - 1] if rank else 0
         return _NEVER_GIVEN + rank
@@ -91,7 +91,7 @@ class Numbers:
         self._kinds: dict[Kind, Ranks] = {kind: Ranks() for kind in get_args(Kind)}
 
     def see(self, value: Any) -> None:
-        """Take note of every number in what the store has shown."""
+        """Note every number in an answer of the store."""
         found: dict[Kind, list[int]] = {kind: [] for kind in get_args(Kind)}
         _collect((value,), found)
         for kind, numbers in found.items():
@@ -104,11 +104,11 @@ class Numbers:
         return all(ranks.is_plain for ranks in self._kinds.values())
 
     def to_ranks(self, value: Any) -> Any:
-        """What the store has shown, with ranks for numbers, and sorted where no order is promised."""
+        """An answer of the store, with ranks for numbers, and sorted where no order is promised."""
         return _rewrite(value, lambda kind, number: self._kinds[kind].rank(number))
 
     def to_own(self, value: Any) -> Any:
-        """What the store is told, with its own numbers for ranks."""
+        """A request to the store, with its own numbers for ranks."""
         return _rewrite(value, lambda kind, rank: self._kinds[kind].number(rank))
 
     def own(self, kind: Kind, rank: int) -> int:
@@ -155,7 +155,7 @@ def _rewrite_part(part: Any, kind: Kind | None, change: Change) -> Any:
 
 @cache
 def _plan(cls: Any) -> tuple[tuple[int, str, Kind | None], ...]:
-    """Which fields of a class are numbers, and which may have some inside (with None for the kind)."""
+    """Which fields of a class are numbers, and which may contain some (with None for the kind)."""
     names: tuple[str, ...] = getattr(cls, "_fields", ())
     if not names:
         return ()

@@ -40,7 +40,7 @@ def take(world: World) -> Operation:
 
 
 def settle(world: World) -> Operation | None:
-    """Say what became of what was taken, be it with this worker still or not."""
+    """Settle batches, whether this worker still has them or not."""
     having = [worker for worker, batches in world.taken.items() if batches]
     if not having:
         return None
@@ -80,7 +80,7 @@ def _settle_one(world: World, batch: Batch) -> Settled:
 
 
 def next_due(world: World) -> Operation:
-    """When a sink is owed something."""
+    """When the next event for a sink is due."""
     sink = world.chance.choice([*SINKS, "none"])
     return Operation(
         "outbox.next_due",
@@ -91,7 +91,7 @@ def next_due(world: World) -> Operation:
 
 
 def list_owed(world: World) -> Operation:
-    """What is owed, or dead, page by page."""
+    """Owed events or dead letters, page by page."""
     is_dead = world.likely(0.8 if world.state["dead"] else 0.2)
     limit, after = world.chance.choice([1, 3, 100]), world.chance.choice([0, 0, 0, 2, 5])
     return Operation(
@@ -110,7 +110,7 @@ def replay(world: World) -> Operation | None:
 
 
 def drop(world: World) -> Operation | None:
-    """Forget what is owed of an event."""
+    """Delete what is owed of an event."""
     return _sort_letter(world, "drop", [*world.state["owed"], *world.state["dead"][-1:]])
 
 

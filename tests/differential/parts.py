@@ -1,4 +1,4 @@
-"""The parts of a commit, one kind after the other. Places and names are few, so that they meet."""
+"""The parts of a commit, one kind after the other. There are few locations and names, so that they collide."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def a_free_place(world: World, run_id: RunId) -> Location:
 
 
 def last_seq(world: World, run_id: RunId) -> int:
-    """How far the history is."""
+    """The length of the history."""
     row = world.row(run_id)
     return 0 if row is None else row.last_seq
 
 
 def maybe_due(world: World) -> Instant | None:
-    """An instant that has passed, or is to come, or none."""
+    """A past or future instant, or none."""
     return world.chance.choice([None, Instant(world.now - 1), world.now, Instant(world.now + 1_000_000)])
 
 
@@ -74,7 +74,7 @@ def an_entry(world: World, seq: int, at: Location, status: EntryStatus | None = 
 
 
 def an_entry_at(seq: int, at: Location, now: Instant) -> Entry:
-    """What a transactional step records, at an instant that it is told inside."""
+    """The entry of a transactional step, at the instant of its transaction."""
     return Entry(seq, at, EntryKind.STEP, EntryStatus.DONE, b"v", now, 5)
 
 
@@ -91,7 +91,7 @@ def entries(world: World, run: Run) -> tuple[Entry, ...]:
 
 
 def failed_places(world: World, run: Run) -> list[Location]:
-    """The places with a failed entry; only those of failed children if there are such."""
+    """The locations with a failed entry; only those of failed children if there are any."""
     state = world.state["runs"][run.run_id]
     failed = [entry.location for entry in state["history"].entries if entry.status is EntryStatus.FAILED]
     lost = {one.parent.location for one in _children(world, run) if one.status is RunStatus.FAILED and one.parent}
@@ -99,7 +99,7 @@ def failed_places(world: World, run: Run) -> list[Location]:
 
 
 def a_failure(world: World, run: Run) -> bytes:
-    """How a run failed: at a place with a failed entry if there is one."""
+    """The failure of a run: at a location with a failed entry if there is one."""
     names, places = world.state["runs"][run.run_id]["history"].names, failed_places(world, run)
     path = format_path(world.chance.choice(places), names) if places and world.likely(0.9) else "a"
     return encode_failure(FailureRecord("Oops", "no “ü”", path=path))
@@ -115,12 +115,12 @@ def an_attempt(world: World, at: Location) -> Attempt:
 
 
 def a_cursor(world: World, at: Location) -> Cursor:
-    """How far a loop has come."""
+    """The cursor of a loop."""
     return Cursor(at, world.chance.randint(1, 3), world.chance.randint(0, 1), world.chance.choice([b"", b"s"]))
 
 
 def progress(world: World, at: Location) -> tuple[Progress, ...]:
-    """How far bodies have come."""
+    """The progress of step bodies."""
     some = [at, *world.some(_PLACES[:2], 0.3)]
     return tuple(
         Progress(
@@ -138,7 +138,7 @@ def progress(world: World, at: Location) -> tuple[Progress, ...]:
 
 
 def trims(world: World, at: Location) -> tuple[tuple[Location, Location], ...]:
-    """Ranges that are needed no more."""
+    """Ranges that are no longer needed."""
     first = world.chance.randint(0, 2)
     ranges = [subtree(at), iterations(_LOOP, first, first + 1), subtree(_LOOP), subtree(ROOT)]
     return (ranges[0], *world.some(ranges[1:3], 0.3), *world.some(ranges[3:], 0.1))
@@ -148,7 +148,7 @@ def trims(world: World, at: Location) -> tuple[tuple[Location, Location], ...]:
 
 
 def children(world: World, run: Run) -> tuple[NewRun, ...]:
-    """Runs that this one starts; now and then one that exists already."""
+    """Children to start; sometimes one that exists already."""
     if is_crowded(world) and world.likely(0.7):
         return ()
     found = []
@@ -161,7 +161,7 @@ def children(world: World, run: Run) -> tuple[NewRun, ...]:
 
 
 def waits(world: World, run: Run) -> tuple[Wait, ...]:
-    """What a run waits for, each at a place of its own; some of it as before."""
+    """Waits of a run, each at its own location; some unchanged."""
     before = {wait.location: wait for wait in world.state["runs"][run.run_id]["history"].waits}
     started = [one.parent.location for one in world.runs() if one.parent and one.parent.run_id == run.run_id]
     places = world.chance.sample(_PLACES, world.chance.choice([0, 1, 1, 2, 3]))
@@ -188,28 +188,28 @@ def _a_wait(world: World, at: Location, has_child: bool) -> Wait:
 
 
 def a_refusal(world: World, number: int) -> Refusal:
-    """A signal that does not fit."""
+    """A signal that the run refuses."""
     return Refusal(number, world.chance.choice(["no", "weil's «nicht» passt"]))
 
 
 def refusals(world: World, numbers: list[int]) -> tuple[Refusal, ...]:
-    """Signals that do not fit, of those that are left."""
+    """Some of the remaining signals, to refuse."""
     return tuple(a_refusal(world, number) for number in world.some(numbers, 0.15))
 
 
 def replies(world: World, numbers: list[int]) -> tuple[Reply, ...]:
-    """Answers to those who asked, also a second one to the same."""
+    """Replies to signals that asked, sometimes two to the same signal."""
     some = world.some(numbers, 0.4)
     return tuple(
         Reply(one, world.chance.choice(list(ReplyStatus)), b"r%d" % world.chance.randint(1, 3)) for one in some
     )
 
 
-# --- what is shown ------------------------------------------------------------------------------
+# --- published values and streams ------------------------------------------------------------------------------
 
 
 def emits(world: World) -> tuple[Emit, ...]:
-    """Events for sinks; now and then one that was emitted before."""
+    """Events for sinks; sometimes one that was emitted before."""
     found = []
     for _ in range(world.chance.choice([1, 1, 2])):
         event_id = EventId(world.next_id("x"))
@@ -224,14 +224,14 @@ def emits(world: World) -> tuple[Emit, ...]:
 
 
 def published(world: World) -> tuple[Published, ...]:
-    """Values that people may read, some older than what they replace."""
+    """Published values, some older than the stored ones."""
     count = world.chance.choice([1, 1, 2])
     names = [world.chance.choice(["", "b", "B", "ä"]) for _ in range(count)]
     return tuple(Published(name, world.chance.randint(0, 5), b"%d" % world.chance.randint(0, 9)) for name in names)
 
 
 def appends(world: World) -> tuple[Append, ...]:
-    """Lines of streams, some by a step that began again."""
+    """Lines of streams, some of a restarted step."""
     kinds = (ChunkKind.DATA,) * 9 + (ChunkKind.CLOSE,)
     found = []
     for _ in range(world.chance.choice([1, 1, 2, 3])):

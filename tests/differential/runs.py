@@ -1,4 +1,4 @@
-"""Operations of runs but commits."""
+"""Operations of runs except commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAGS = ((), (), (("team", "ä"), ("vip", "")))
 
 
 def is_crowded(world: World) -> bool:
-    """Whether there are as many active runs as a small world should have."""
+    """Whether a small world has enough active runs."""
     return sum(run.status in ACTIVE for run in world.runs()) >= _ACTIVE_MAX
 
 
@@ -47,7 +47,7 @@ def new_run(world: World, **changes: Any) -> NewRun:
 
 
 def an_announce(world: World) -> Announce | None:
-    """Who hears of ends, if anybody."""
+    """The sinks to which ends are announced, if any."""
     if world.likely(0.5):
         return None
     statuses = ANNOUNCED if world.likely(0.7) else ANNOUNCED[:2]
@@ -58,7 +58,7 @@ def create(world: World) -> Operation | None:
     """Start runs, new or known."""
     if is_crowded(world) and world.likely(0.7):
         return None
-    # What most starts are goes a shorter way, alone or with others of its kind.
+    # Common starts take fast paths, alone or in batches.
     is_lean = world.likely(0.35)
     changes: dict[str, Any] = {"key": None, "delay": Span(0), "priority": 0} if is_lean else {}
     runs = [new_run(world, **changes) for _ in range(world.chance.choice([1, 2, 3] if is_lean else [1, 1, 1, 2, 3]))]
@@ -78,7 +78,7 @@ def create(world: World) -> Operation | None:
 
 
 def created_facts(one: Created) -> Iterator[str]:
-    """What a start came to."""
+    """The result of a start."""
     if one.is_duplicate_id:
         yield "duplicate id"
     elif one.is_new:
@@ -92,7 +92,7 @@ def created_facts(one: Created) -> Iterator[str]:
 
 
 def debounce(world: World) -> Operation | None:
-    """Plan a run, or change the one that is planned."""
+    """Plan a run, or change the planned run."""
     key = world.chance.choice(KEYS)
     planned = [run for run in world.runs() if run.debounced_until is not None and run.key == key]
     new, known = new_run(world, key=key), world.a_run()
@@ -116,7 +116,7 @@ def debounce(world: World) -> Operation | None:
 
 
 def claim(world: World) -> Operation:
-    """Own what is due, or will be before long."""
+    """Claim runs that are due, or will be soon."""
     claimant = world.a_claimant()
     later = world.a_run(lambda run: run.wake_at is not None and run.wake_at > world.now)
     if later is not None and world.likely(0.3):
@@ -153,7 +153,7 @@ def load(world: World) -> Operation:
 
 
 def inbox(world: World) -> Operation:
-    """Read what reached a run."""
+    """Read the inbox of a run."""
     run = world.a_run(lambda one: _waits_for(world, one, WaitKind.CHILD)) if world.likely(0.8) else None
     run = run or world.a_run()
     run_id = RunId("nobody") if run is None else run.run_id
@@ -170,7 +170,7 @@ def _waits_for(world: World, run: Run, kind: WaitKind) -> bool:
 
 
 def cancel(world: World) -> Operation:
-    """Cancel a run and those that belong to it."""
+    """Cancel a run and its descendants."""
     run = world.a_run(lambda one: one.status in ACTIVE) if world.likely(0.8) else world.a_run()
     run_id = RunId("nobody") if run is None or world.likely(0.05) else run.run_id
     compensate, reason, announce = (
@@ -204,7 +204,7 @@ def cancel(world: World) -> Operation:
 
 
 def pause(world: World) -> Operation | None:
-    """Have a run stand still."""
+    """Pause a run."""
     owned = world.a_run(lambda one: one.owner is not None) if world.likely(0.4) else None
     run = owned or world.a_run(lambda one: one.status in ACTIVE) or world.a_run()
     if run is None:
@@ -219,7 +219,7 @@ def pause(world: World) -> Operation | None:
 
 
 def resume(world: World) -> Operation | None:
-    """Let a paused run go on, or one that is to be given up."""
+    """Resume a paused run, or remove the hold of an owned one."""
     held = world.a_run(lambda one: one.hold is not None and one.owner is not None) if world.likely(0.3) else None
     run = held or _stopped(world, RunStatus.PAUSED)
     if run is None:
@@ -239,7 +239,7 @@ def resume(world: World) -> Operation | None:
 
 
 def resume_rollback(world: World) -> Operation | None:
-    """Let a rollback that got stuck go on."""
+    """Resume an incomplete rollback."""
     run = _stopped(world, RunStatus.COMPENSATION_FAILED)
     if run is None:
         return None
@@ -252,7 +252,7 @@ def resume_rollback(world: World) -> Operation | None:
 
 
 def retry(world: World) -> Operation | None:
-    """Let a failed run try again."""
+    """Retry a failed run."""
     failed = [run for run in world.runs() if run.status is RunStatus.FAILED]
     parents = {run.parent.run_id for run in failed if run.parent is not None}
     with_children = [run for run in failed if run.run_id in parents]
@@ -276,12 +276,12 @@ def retry(world: World) -> Operation | None:
 
 
 def _stopped(world: World, status: RunStatus) -> Run | None:
-    """A run that stopped like this, or now and then any other."""
+    """A run with this status, sometimes any other."""
     return world.a_run(lambda run: run.status is status) or (world.a_run() if world.likely(0.2) else None)
 
 
 def rescue(world: World) -> Operation:
-    """Free what belongs to dead workers."""
+    """Free the runs of dead workers."""
     stalls_max = world.chance.choice([1, 2, 3, 100])
 
     async def call(at: Any) -> list[RunId]:
@@ -303,7 +303,7 @@ def rescue(world: World) -> Operation:
 
 
 def relinquish(world: World) -> Operation:
-    """Free what a worker does not know of."""
+    """Free the runs that a worker does not know of."""
     worker = world.a_worker()
     keep = [run.run_id for run in world.runs() if world.likely(0.6)]
 

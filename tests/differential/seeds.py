@@ -19,13 +19,13 @@ from tests.differential.transactions import CREATE
 from tests.differential.transfers import move_all
 from tests.differential.world import Divergence, Handle, Operation, World
 
-MOVES_EVERY = 4  # seeds: half-way everything is moved, and goes on in stores of other kinds
-OPERATIONS_PER_SEED = 120  # few, so that everything that the stores show can be compared after each
+MOVES_EVERY = 4  # seeds: half-way everything is moved, and continues in stores of other kinds
+OPERATIONS_PER_SEED = 120  # few, so that a full comparison after each is affordable
 
 
 @dataclass(slots=True)
 class Report:
-    """What a seed came to."""
+    """The result of a seed."""
 
     seed: int
     operations: int = 0

@@ -18,7 +18,7 @@ _STRAYS_MAX = 3
 
 
 def new_signal(world: World, target: str, known: list[SignalId]) -> NewSignal:
-    """A signal to deliver; sometimes its id is one of those that are known."""
+    """A signal to deliver; sometimes its id is known."""
     signal_id = SignalId(world.next_id("s"))
     if known and world.likely(0.05):
         signal_id = world.chance.choice(known)
@@ -64,7 +64,7 @@ def deliver_or_create(world: World) -> Operation | None:
     keys = [run.key for run in world.runs() if run.key is not None and world.waits(WaitKind.SIGNAL, run.run_id)]
     key = world.chance.choice(keys) if keys and world.likely(0.7) else world.chance.choice(KEYS)
     run = new_run(world, key=key, dedup=Span(0), on_conflict="get")
-    # Only ids of such calls: there is no answer to one that is known and belongs to no run.
+    # Only ids of such calls: a known signal without a run has no answer.
     signal, claimant = new_signal(world, run.key or "", world.openers), world.maybe_claimant()
     world.openers.append(signal.signal_id)
 
@@ -82,7 +82,7 @@ def deliver_or_create(world: World) -> Operation | None:
 
 
 def redeliver(world: World) -> Operation | None:
-    """Move signals that nobody will read; also some that cannot be moved."""
+    """Move signals that no run will read; also some that cannot be moved."""
     strays = [one.signal for one in [*world.state["held"], *world.state["unread"]]]
     letters = [
         Redelivery(one.number, world.a_target(), world.chance.choice([one.payload, b"other"]))

@@ -1,4 +1,4 @@
-"""The stores that can be compared, by name. All are held to the first one."""
+"""The stores that can be compared, by name. All are compared with the first one."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _THREADS_EVERY = 40  # seeds: a writer or many connections, and their threads, c
 
 
 class Place(NamedTuple):
-    """Where a fresh store is made."""
+    """Where a new store is created."""
 
     clock: ManualClock
-    folder: Path  # empty, and gone afterwards
+    folder: Path  # empty, and deleted afterwards
     seed: int
     is_second: bool = False  # for what another store of this kind and seed may hold
 
     @property
     def environment(self) -> Environment:
-        """The seam, with a clock that is moved by hand."""
+        """The environment, with a manual clock."""
         return Environment(self.clock, SystemIds(self.clock), random.Random(self.seed), SystemExecutor())
 
 
@@ -47,7 +47,7 @@ class Opened(NamedTuple):
     """A store, opened and empty.
 
     `enqueue` starts runs inside a caller's transaction and commits that; it is None if no caller can have a connection.
-    `unsound` lists runs of which the store keeps something that it does not show, and that is not so.
+    `unsound` lists runs for which hidden state of the store is wrong.
     """
 
     name: str
@@ -70,7 +70,7 @@ async def open_memory(place: Place) -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
-    """SQLite in a file: mostly without threads, and for some seeds as people have it."""
+    """SQLite in a file: mostly without threads, and for some seeds as in production."""
     path = place.folder / "runs.db"
     inline = InlineRunner(SqliteDatabase(str(path), synchronous="NORMAL"))
     runner = None if place.seed % _THREADS_EVERY == 0 else inline
@@ -97,10 +97,10 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def open_postgres(place: Place) -> AsyncIterator[Opened]:
-    """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as people have it."""
+    """A real PostgreSQL: mostly over one connection without an event loop, and for some seeds as in production."""
     url = cleared_url(None, "connections=3" if place.is_second else "")  # another query is another database
     pool = None if place.seed % _THREADS_EVERY == 0 else InlinePool(parse_address(url))
-    store = PostgresStore(place.environment, url, told=place.clock, pool=pool)
+    store = PostgresStore(place.environment, url, test_clock=place.clock, pool=pool)
     await store.open()
 
     async def enqueue(runs: Sequence[NewRun]) -> list[Created]:
@@ -114,7 +114,7 @@ async def open_postgres(place: Place) -> AsyncIterator[Opened]:
 
 
 def _wrongly_fenced(connection: psycopg.Connection[Any]) -> list[str]:
-    """The runs whose plain commits would be written by their fence alone, and must not be."""
+    """The runs whose fence would admit plain commits although it must not."""
     rows = connection.execute("""
         select r.run_id
         from stepwell.heads as h

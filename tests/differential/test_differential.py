@@ -1,4 +1,4 @@
-"""The same operations on every store: same answers, same state; and whoever differs is found."""
+"""The same operations on every store: same answers, same state; a store that differs is found."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SEEDS = (*range(1, 16), 40)  # the last one with threads
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_store_answers_alike_and_shows_the_same(seed: int) -> None:
+def test_all_stores_give_the_same_answers_and_show_the_same(seed: int) -> None:
     report = run_seed(seed, OPERATIONS_PER_SEED, tuple(STORES))
 
     assert report.divergence == ""
     assert report.operations == OPERATIONS_PER_SEED
 
 
-# Uses up numbers for nothing, as sequences of a database do; not while what comes from elsewhere brings its own.
+# Leaves gaps between numbers, as sequences of a database do; not during a transfer, which brings its own numbers.
 GAPPED = """
 create temp trigger signal_gap after insert on stepwell_signals
 when not exists (select 1 from stepwell_seals) begin
@@ -52,7 +52,7 @@ when not exists (select 1 from stepwell_seals) begin
 end;
 """
 
-# Resumes a run without a note of who did it.
+# Resumes a run without an audit row.
 FORGETFUL = """
 create temp trigger forgotten after insert on stepwell_audit when new.verb = 'resume' begin
     delete from stepwell_audit where id = new.id;
@@ -61,7 +61,7 @@ end;
 
 
 class CarelessRuns(SqliteRuns):
-    """Finds nothing to rescue, whatever there is."""
+    """Never finds a run to rescue."""
 
     async def rescue(self, *, stalls_max: int) -> list[RunId]:
         await super().rescue(stalls_max=stalls_max)
@@ -69,7 +69,7 @@ class CarelessRuns(SqliteRuns):
 
 
 class BrokenRuns(SqliteRuns):
-    """Does not know its own rows."""
+    """Raises an error of its own."""
 
     async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         raise KeyError(run_id)
@@ -95,7 +95,7 @@ def add_store(monkeypatch: pytest.MonkeyPatch, name: str, flaw: Flaw) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_store_that_leaves_gaps_between_its_numbers_is_alike(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_gaps_between_numbers_are_not_a_difference(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     add_store(monkeypatch, "gapped", GAPPED)
 
     report = run_seed(seed, OPERATIONS_PER_SEED, ("memory", "gapped"))
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_operations_whatever_the_hash_seed() -> Non
     assert first == second
 
 
-def test_every_method_of_the_contract_has_to_be_seen_at_work() -> None:
+def test_every_method_of_the_contract_must_be_used() -> None:
     assert [method for method, _ in required(SOMETHING_FROM)] == methods()
     assert set(required(SOMETHING_FROM)) < set(required(EVERYTHING_FROM))
     assert {"runs.apply", "signals.redeliver", "events.publish", "outbox.settle", "views.orphans"} < set(methods())
@@ -158,7 +158,7 @@ def test_every_method_of_the_contract_has_to_be_seen_at_work() -> None:
     ("operations", "left_out"),
     [(SOMETHING_FROM, ("runs.retry", "retried")), (EVERYTHING_FROM, ("runs.retry", "failed child retried"))],
 )
-def test_a_campaign_that_left_something_out_fails_and_says_what(operations: int, left_out: tuple[str, str]) -> None:
+def test_a_campaign_that_missed_something_fails_and_names_it(operations: int, left_out: tuple[str, str]) -> None:
     everything = Counter(required(EVERYTHING_FROM))
     whole, partial, small = Totals(("memory",)), Totals(("memory",)), Totals(("memory",))
     whole.add(Report(1, operations, facts=everything))

@@ -1,4 +1,4 @@
-"""Stores that number in different ways are compared, and told things, by the rank of what they numbered."""
+"""Stores with different numbering are compared, and addressed, by rank."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_numbers_are_their_own_ranks_only_without_a_gap() -> None:
     assert not seen(signal(1), owed(2)).is_plain
 
 
-def test_what_two_stores_show_is_alike_though_one_leaves_gaps() -> None:
+def test_two_stores_are_equal_even_if_one_leaves_gaps() -> None:
     dense = {"runs": {"r": {"signals": (signal(1), signal(2)), "events": (event(1),)}}, "owed": [owed(1), owed(2)]}
     gaps = {"runs": {"r": {"signals": (signal(4), signal(9)), "events": (event(6),)}}, "owed": [owed(2), owed(7)]}
 
@@ -98,7 +98,7 @@ def test_what_two_stores_show_differs_if_the_order_does() -> None:
     assert seen(first).to_ranks(first) != seen(second).to_ranks(second)
 
 
-def test_a_number_that_is_given_twice_is_a_difference() -> None:
+def test_a_number_that_is_assigned_twice_is_a_difference() -> None:
     once, twice = seen(owed(1)), seen(owed(1))
     once.see(owed(2))
     twice.see(owed(1))
@@ -106,7 +106,7 @@ def test_a_number_that_is_given_twice_is_a_difference() -> None:
     assert once.to_ranks(owed(2)) != twice.to_ranks(owed(1))
 
 
-def test_kinds_are_numbered_apart() -> None:
+def test_kinds_are_numbered_separately() -> None:
     numbers = seen(signal(5), event(6), owed(7))
 
     assert numbers.to_ranks([signal(5), event(6), owed(7)]) == [signal(1), event(1), owed(1)]
@@ -120,7 +120,7 @@ def test_a_reply_is_known_by_the_rank_of_its_signal() -> None:
     assert answer == question._replace(reply=Reply(2, ReplyStatus.GIVEN, b"y"))
 
 
-def test_what_a_store_is_told_has_its_own_numbers() -> None:
+def test_requests_to_a_store_have_its_own_numbers() -> None:
     numbers = seen(signal(4), signal(9), event(6), owed(2), owed(7))
     told = Commit(
         RunId("r"),
@@ -141,7 +141,7 @@ def test_what_a_store_is_told_has_its_own_numbers() -> None:
     assert numbers.to_ranks(numbers.to_own(told)) == told
 
 
-def test_what_has_no_promised_order_is_sorted() -> None:
+def test_lists_without_a_promised_order_are_sorted() -> None:
     children = [ChildOutcome(place(n), RunId(f"c{n}"), RunStatus.COMPLETED, None, None) for n in (2, 1)]
 
     assert Numbers().to_ranks(Inbox(children=tuple(children))).children == tuple(reversed(children))

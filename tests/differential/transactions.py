@@ -20,11 +20,11 @@ _COINS = 12
 
 
 class Changed(Exception):
-    """An author's code changed its mind."""
+    """The error that an author's code raises."""
 
 
 class Outcome(NamedTuple):
-    """What a transaction came to, and the author's rows after it."""
+    """The result of a transaction, and the author's rows after it."""
 
     applied: Applied | None
     commit: Commit | None
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 def perform(world: World) -> Operation | None:
-    """A transactional step: a coin, and the record of it."""
+    """A transactional step: a coin, and its entry."""
     run = world.a_run(lambda one: one.owner is not None)
     if run is None:
         return None
@@ -94,7 +94,7 @@ def enqueue(world: World) -> Operation | None:
     """Start runs within a caller's transaction. A store that cannot do it here starts them by itself."""
     if not any(one.opened.enqueue for one in world.handles) or is_crowded(world):
         return None
-    # A store may go on above whatever instant another connection has written; so that is below the clock.
+    # A store may continue above any instant that another connection has written, so that must be below the clock.
     world.clock.advance("1us")
     runs = [new_run(world) for _ in range(world.chance.choice([1, 1, 2]))]
 
@@ -115,6 +115,6 @@ async def _coins(at: Handle) -> tuple[int, ...]:
 
 
 def _name(error: Exception | None) -> str:
-    """What an author catches: the general class that every driver has, if it is one of those."""
+    """What an author catches: the general class that every driver has, if it applies."""
     names = [cls.__name__ for cls in type(error).__mro__] if error is not None else [""]
     return "IntegrityError" if "IntegrityError" in names else names[0]

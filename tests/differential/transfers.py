@@ -1,4 +1,4 @@
-"""Moving a whole world: each store's contents go into a fresh store of the next kind, where the world goes on."""
+"""Moving a whole world: each store's contents go into a fresh store of the next kind, where the world continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus
-from stepwell.stores.base.parcels import Item, PackedRun, Parcel
+from stepwell.stores.base.packed_items import Item, PackedRun, TransferBatch
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import TransferStore
 from tests.differential.differences import differences
@@ -21,15 +21,15 @@ from tests.differential.runs import is_crowded
 from tests.differential.stores import Opened
 from tests.differential.world import Divergence, Handle, Operation, World
 
-_DECODER = msgspec.json.Decoder(Parcel)
+_DECODER = msgspec.json.Decoder(TransferBatch)
 _LONGER_THAN_ANY_LEASE = "1h"
 
 
 async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[str]:
-    """Move what each store holds to the destination that is given for its name, and let the world go on there. Gives
-    what was asked of the stores, and how often.
+    """Move the contents of each store to the destination for its name, and continue the world there. Returns
+    the methods that were called, and how often.
 
-    Raises `Divergence` if the stores do not answer alike, do not pack the same, or if something arrives otherwise.
+    Raises `Divergence` if the stores do not answer alike, do not pack the same, or if something arrives changed.
     """
 
     def here(handle: Handle) -> TransferStore:
@@ -45,7 +45,7 @@ async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[
         await world.perform(Operation(f"transfers.{name}", (), call, lambda _: (fact,)))
 
     for handle in world.handles:
-        # Blobs that nothing refers to yet are stored with the next transition of another kind.
+        # Blobs without references are stored with the next other transition.
         await handle.opened.store.workers.retire(Incarnation("nobody"))
     await do("pack", lambda handle: here(handle).pack(limit=1))
     await do("seal", lambda handle: here(handle).seal("t0", "there"))
@@ -59,7 +59,7 @@ async def move_all(world: World, destinations: Mapping[str, Opened]) -> Counter[
 
     since = world.now
     await do("expect", lambda handle: there(handle).expect("t1", "here", since=since))
-    await do("unpack", lambda handle: _copy(here(handle), there(handle), parcels_max=2))
+    await do("unpack", lambda handle: _copy(here(handle), there(handle), batches_max=2))
     await do("reject", lambda handle: there(handle).reject("t1"))
     await do("expect", lambda handle: there(handle).expect("t1", "here", since=since))
     await do("unpack", lambda handle: _copy(here(handle), there(handle)))
@@ -103,18 +103,18 @@ def _is_movable(run: Run) -> bool:
     return is_at_rest and (goes_on or run.status in TERMINAL)
 
 
-async def _copy(source: TransferStore, destination: TransferStore, parcels_max: int = 1_000_000) -> None:
+async def _copy(source: TransferStore, destination: TransferStore, batches_max: int = 1_000_000) -> None:
     mark = ""
-    for _ in range(parcels_max):
-        parcel = _DECODER.decode(msgspec.json.encode(await source.pack(mark, limit=5)))
-        await destination.unpack("t1", parcel)
-        mark = parcel.next
+    for _ in range(batches_max):
+        batch = _DECODER.decode(msgspec.json.encode(await source.pack(mark, limit=5)))
+        await destination.unpack("t1", batch)
+        mark = batch.next
         if not mark:
             break
 
 
 async def _compare(source: Store, destination: Store) -> list[Item]:
-    """What was packed in the destination; it must be what left, and look as it did."""
+    """Pack the destination: the items and views must equal those of the source."""
     left, arrived = await pack_all(source), await pack_all(destination)
     if left != arrived:
         raise Divergence(f"packed again it is not the same\n{differences({'items': left}, {'items': arrived})}")

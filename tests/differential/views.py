@@ -21,7 +21,7 @@ def _read(name: str, *given: Any, call: Callable[[Any], Any]) -> Operation:
 
 
 def _a_run_id(world: World, having: str = "run") -> RunId:
-    """A run, mostly one that shows something of this kind."""
+    """A run, mostly one with content of this kind."""
     run = world.a_run(lambda one: bool(world.state["runs"][one.run_id][having])) if world.likely(0.8) else None
     run = run or world.a_run()
     return RunId("nobody") if run is None or world.likely(0.05) else run.run_id
@@ -44,7 +44,7 @@ def find_many(world: World) -> Operation:
 
 
 def find_by_prefix(world: World) -> Operation:
-    """By the beginning of the id."""
+    """By a prefix of the id."""
     prefix, limit = world.chance.choice(["r", "r00000", "R", "", "r%", "r_"]), _a_limit(world)
     return _read("find_by_prefix", prefix, limit, call=lambda views: views.find_by_prefix(prefix, limit=limit))
 
@@ -56,7 +56,7 @@ def detail(world: World) -> Operation:
 
 
 def list_published(world: World) -> Operation:
-    """What a run shows."""
+    """The published values of a run."""
     run_id = _a_run_id(world, "published")
     return _read("list_published", run_id, call=lambda views: views.list_published(run_id))
 
@@ -79,7 +79,7 @@ def read_stream(world: World) -> Operation:
 
 
 def list_progress(world: World) -> Operation:
-    """How far long steps have come."""
+    """The progress of long steps."""
     run_ids = [_a_run_id(world) for _ in range(world.chance.randint(0, 4))]
     return _read("list_progress", run_ids, call=lambda views: views.list_progress(run_ids))
 
@@ -128,13 +128,13 @@ def list_runs(world: World) -> Operation:
 
 
 def count_runs(world: World) -> Operation:
-    """How many of some runs."""
+    """The number of some runs."""
     where, limit = _a_filter(world), _a_limit(world)
     return _read("count_runs", (where, limit), call=lambda views: views.count_runs(where, limit=limit))
 
 
 def list_workers(_: World) -> Operation:
-    """Who is registered."""
+    """The registered workers."""
     return _read("list_workers", call=lambda views: views.list_workers())
 
 
@@ -153,25 +153,25 @@ def list_unread(world: World) -> Operation:
 
 
 def find_question(world: World) -> Operation:
-    """What became of a signal that asked."""
+    """The state of a signal that asked."""
     signal_id = world.chance.choice([SignalId("none"), *world.signals])
     return _read("find_question", signal_id, call=lambda views: views.find_question(signal_id))
 
 
 def list_events(world: World) -> Operation:
-    """What topics keep."""
+    """The events that topics keep."""
     limit, topic = _a_limit(world), world.chance.choice([None, *TOPICS])
     return _read("list_events", limit, topic, call=lambda views: views.list_events(limit=limit, topic=topic))
 
 
 def list_audit(world: World) -> Operation:
-    """What operators did to a run."""
+    """The acts on a run."""
     run_id = _a_run_id(world, "audit")
     return _read("list_audit", run_id, call=lambda views: views.list_audit(run_id))
 
 
 def list_definitions(_: World) -> Operation:
-    """What runs and workers name."""
+    """The definitions of runs and workers."""
 
     async def call(views: Any) -> list[str]:
         return sorted(await views.list_definitions())  # in no promised order
@@ -180,35 +180,35 @@ def list_definitions(_: World) -> Operation:
 
 
 def tally_runs(_: World) -> Operation:
-    """How many runs there are of what."""
+    """Runs, counted by definition and status."""
     return _read("tally_runs", call=lambda views: views.tally_runs())
 
 
-def census(_: World) -> Operation:
-    """What has not ended."""
+def count_unfinished(_: World) -> Operation:
+    """Counts of unfinished runs."""
 
     async def call(views: Any) -> Any:
-        found = await views.census()
+        found = await views.count_unfinished()
         return sorted(found.runs.items()), found.due, found.due_since
 
-    return _read("census", call=call)
+    return _read("count_unfinished", call=call)
 
 
 def next_wake(world: World) -> Operation:
-    """When something is due."""
+    """When the next run is due."""
     flows = world.chance.choice([FLOWS, FLOWS[:1], ("none@1",), ()])
     return _read("next_wake", flows, call=lambda views: views.next_wake(flows))
 
 
 def has_stranded(_: World) -> Operation:
-    """Whether there is something to rescue."""
+    """Whether there are runs to rescue."""
     return _read("has_stranded", call=lambda views: views.has_stranded())
 
 
-def outlook(world: World) -> Operation:
-    """What a worker with nothing to do wants to know."""
+def upcoming_work(world: World) -> Operation:
+    """What an idle worker needs to know."""
     flows = world.chance.choice([FLOWS, FLOWS[:1], ()])
-    return _read("outlook", flows, call=lambda views: views.outlook(flows))
+    return _read("upcoming_work", flows, call=lambda views: views.upcoming_work(flows))
 
 
 def orphans(_: World) -> Operation:

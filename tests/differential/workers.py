@@ -11,8 +11,8 @@ LEASE = Span(40_000_000)
 
 
 def register(world: World, worker: Incarnation | None = None) -> Operation:
-    """A worker begins, or says again that it does."""
-    world.clock.advance("1us")  # of two that begin at one instant, neither is older
+    """Register a worker, or repeat that."""
+    world.clock.advance("1us")  # of two workers that begin at one instant, neither is older
     dead = [one.incarnation for one in world.state["workers"] if one.lease_until <= world.now]
     worker = worker or world.chance.choice(dead or WORKERS)
     is_known = any(one.incarnation == worker for one in world.state["workers"])
@@ -26,7 +26,7 @@ def register(world: World, worker: Incarnation | None = None) -> Operation:
 
 
 def renew(world: World) -> Operation:
-    """A lease is renewed."""
+    """Renew a lease."""
     worker = world.a_worker()
 
     def facts(answer: Renewed) -> list[str]:
@@ -37,7 +37,7 @@ def renew(world: World) -> Operation:
 
 
 def retire(world: World) -> Operation:
-    """A worker leaves."""
+    """Retire a worker."""
     worker = world.a_worker()
     owned = any(run.owner == worker for run in world.runs())
     return Operation(

@@ -1,4 +1,4 @@
-"""One world: a few stores with one clock, to which the same things happen."""
+"""One world: a few stores with one clock, which all get the same operations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = ("k1", "k2", "schlüssel 3")
 
 
 class Handle(NamedTuple):
-    """One of the stores, and the numbers that it gives."""
+    """One of the stores, and its numbers."""
 
     opened: Opened
     numbers: Numbers
@@ -47,21 +47,19 @@ class Operation(NamedTuple):
     kind: str  # noun and method: "runs.create"
     given: tuple[Any, ...]  # for people
     call: Callable[[Handle], Awaitable[Any]]
-    facts: Callable[[Any], Iterable[str]] = lambda _: (
-        "done",
-    )  # what it came to, in words; after the world has changed
+    facts: Callable[[Any], Iterable[str]] = lambda _: ("done",)  # its results in words; after the world has changed
 
 
 class Divergence(Exception):
-    """Two stores do not agree."""
+    """Two stores disagree."""
 
 
 class World:
-    """Every operation is done to all stores and must be answered alike. `state` is what they all show after the last
-    one, with ranks for numbers.
+    """Every operation is sent to all stores, and their answers must be equal. `state` is what they all show after the
+    last one, with ranks for numbers.
 
-    Ids grow in the order of creation. Runs that are due at the same instant are claimed in no promised order; it is
-    taken for granted here that all stores go by the order of creation then.
+    Ids grow in the order of creation. The order of claims for runs that are due at the same instant is not promised;
+    this assumes that all stores then use the order of creation.
     """
 
     def __init__(self, handles: Sequence[Handle], clock: ManualClock, seed: int) -> None:
@@ -72,9 +70,9 @@ class World:
         self.operations = 0
         self.state: dict[str, Any] = {}
         self.before: dict[str, Any] = {}
-        # What a caller knows because it was told.
+        # What callers know from earlier answers.
         self.applied: dict[tuple[RunId, int], int] = {}  # of a run and epoch, the last commit
-        self.stepped: dict[RunId, Fence] = {}  # who made the last step that was applied alone
+        self.stepped: dict[RunId, Fence] = {}  # the owner of the last single step
         self.taken: dict[Incarnation, list[Batch]] = {}
         self.signals: list[SignalId] = []
         self.openers: list[SignalId] = []  # of signals that came with the run to start
@@ -86,7 +84,7 @@ class World:
     # --- what happens ----------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Compare everything that the stores show; remember it as the state."""
+        """Compare everything that the stores show, and remember it as the state."""
         shown = [await self._show(handle) for handle in self.handles]
         first = self.handles[0].opened.name
         for handle, one in zip(self.handles[1:], shown[1:], strict=True):
@@ -94,11 +92,11 @@ class World:
                 raise Divergence(f"{first} and {handle.opened.name} show\n{differences(shown[0], one)}")
         for handle in self.handles:
             if unsound := handle.opened.unsound():
-                raise Divergence(f"{handle.opened.name} keeps what is not so of {', '.join(unsound)}")
+                raise Divergence(f"{handle.opened.name} has wrong hidden state of {', '.join(unsound)}")
         self.before, self.state = self.state, shown[0]
 
     async def perform(self, operation: Operation) -> Any:
-        """Do it to all stores, and compare answers and states. Raises `Divergence`."""
+        """Send it to all stores, and compare answers and states. Raises `Divergence`."""
         self.operations += 1
         answers = [await self._ask(handle, operation) for handle in self.handles]
         first = self.handles[0].opened.name
@@ -145,7 +143,7 @@ class World:
         return None if entry is None else entry["run"]
 
     def waits(self, kind: WaitKind, target: str | None = None) -> list[Wait]:
-        """The stored waits of that kind: all, or those of a run by its id or of the runs with a key."""
+        """The stored waits of that kind: all, or those of a run or of the runs with a key."""
         found = [one for one in self.state["runs"].values() if target in (None, one["run"].run_id, one["run"].key)]
         return [wait for one in found for wait in one["history"].waits if wait.kind is kind]
 
@@ -156,7 +154,7 @@ class World:
         return self.chance.random() < chance
 
     def some(self, options: Sequence[T], likely: float = 0.5) -> tuple[T, ...]:
-        """Some of the options, each as likely."""
+        """Some of the options, with equal chances."""
         return tuple(one for one in options if self.likely(likely))
 
     def next_id(self, letter: str) -> str:
@@ -170,13 +168,13 @@ class World:
         return self.chance.choice(found) if found else None
 
     def a_target(self) -> str:
-        """Something that signals and look-ups may name."""
+        """A target for signals and look-ups."""
         run = self.a_run(lambda one: one.status is RunStatus.WAITING) if self.likely(0.6) else None
         run = run or self.a_run()
         return self.chance.choice([*KEYS, "nobody", *([run.run_id] * 6 if run else [])])
 
     def a_worker(self) -> Incarnation:
-        """Somebody who is registered, most of the time."""
+        """A worker, mostly a registered one."""
         return Incarnation("ghost") if self.likely(0.03) else self.chance.choice(WORKERS)
 
     def a_claimant(self) -> Claimant:
@@ -185,5 +183,5 @@ class World:
         return Claimant(self.a_worker(), self.chance.choice([0, 1, 2, 4, 4]), flows)
 
     def maybe_claimant(self) -> Claimant | None:
-        """Who claims, if anybody."""
+        """A claimant, sometimes none."""
         return self.a_claimant() if self.likely(0.6) else None

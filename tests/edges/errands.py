@@ -132,7 +132,7 @@ async def die(self, *args, **kwargs):
     return await original(self, *args, **kwargs)
 
 Transfers.{method} = die
-Move.run.__kwdefaults__["parcel_items"] = 2
+Move.run.__kwdefaults__["batch_items"] = 2
 main(["move", {errands.src!r}, {errands.dst!r}])
 """
     died = subprocess.run([sys.executable, "-c", killer], capture_output=True, timeout=60)

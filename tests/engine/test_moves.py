@@ -18,7 +18,7 @@ from stepwell.conformance.snapshot import snapshot
 from stepwell.engine.transfers import Move, Moved, Side, Stage, undo
 from stepwell.environment import system_environment
 from stepwell.errors import StoreInUseError, StoreSealedError, StoreUnavailableError, TransferError
-from stepwell.stores.base.parcels import KINDS, Parcel
+from stepwell.stores.base.packed_items import KINDS, TransferBatch
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import SealKind
 from stepwell.stores.sqlite.store import SqliteStore
@@ -54,7 +54,7 @@ class Ends:
 
     async def move(self, new_id: str = "t", **how: Any) -> Moved:
         move = Move(Side(self.source, "here"), Side(self.destination, "there"), new_id=new_id)
-        return await move.run(parcel_items=25, **how)
+        return await move.run(batch_items=25, **how)
 
     def meddle(self, around: Act) -> Callable[[], None]:
         """Put somebody around the calls of both, until what is returned is called."""
@@ -159,9 +159,9 @@ async def test_nothing_is_given_up_while_what_arrived_is_not_compared(ends: Ends
     assert (moved.manifest.runs, moved.replayed) == (len((await snapshot(ends.destination))["runs"]), 0)
 
 
-def _without_first(kind: str, parcel: Parcel) -> Parcel:
-    changes: dict[str, Any] = {kind: getattr(parcel, kind)[1:]}
-    return parcel._replace(**changes)
+def _without_first(kind: str, batch: TransferBatch) -> TransferBatch:
+    changes: dict[str, Any] = {kind: getattr(batch, kind)[1:]}
+    return batch._replace(**changes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,14 +170,14 @@ async def test_what_did_not_arrive_is_missed_and_the_source_goes_on(ends: Ends, 
     inner = ends.destination.transfers
 
     class Thief(Meddled):
-        async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
-            await inner.unpack(transfer_id, _without_first(kind, parcel))
+        async def unpack(self, transfer_id: str, batch: TransferBatch) -> None:
+            await inner.unpack(transfer_id, _without_first(kind, batch))
 
     async def leave_alone(_: str, do: Callable[[], Any]) -> Any:
         return await do()
 
     ends.destination.transfers = Thief(inner, leave_alone)
-    with pytest.raises(TransferError, match=r"did not arrive|before what it belongs to"):
+    with pytest.raises(TransferError, match=r"did not arrive|before the run or event that it belongs to"):
         await ends.move()
     ends.destination.transfers = inner
 
@@ -191,9 +191,9 @@ async def test_what_was_changed_on_the_way_is_noticed(ends: Ends) -> None:
     inner = ends.destination.transfers
 
     class Forger(Meddled):
-        async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
-            signals = tuple(one._replace(dedup_key=None) for one in parcel.signals)
-            await inner.unpack(transfer_id, parcel._replace(signals=signals))
+        async def unpack(self, transfer_id: str, batch: TransferBatch) -> None:
+            signals = tuple(one._replace(dedup_key=None) for one in batch.signals)
+            await inner.unpack(transfer_id, batch._replace(signals=signals))
 
     async def leave_alone(_: str, do: Callable[[], Any]) -> Any:
         return await do()

@@ -141,7 +141,7 @@ def test_doctor_backup_restore_and_move_know_a_file_that_is_shared(
     run_one(url)
     before = theirs(app)
     said = cli("doctor", "--db", url)
-    assert "beside the tables of an application" in said
+    assert "together with the tables of an application" in said
     assert "0640: the file is shared" in said
     cli("backup", url, str(copy))
     cli("restore", str(copy), f"sqlite:///{back}?shared=1")

@@ -72,7 +72,7 @@ def columns_in(folder: str, table: str) -> set[str]:
 
 
 def test_every_column_of_a_run_travels_from_sqlite() -> None:
-    beside = {"id", "owner", "definition", "number"}  # in the parcel beside the run, or given anew
+    beside = {"id", "owner", "definition", "number"}  # in the batch beside the run, or given anew
     travelling = set(resolve_columns("{Run.*}").split(", "))
     assert travelling | beside == columns_in("stores/sqlite", "stepwell_runs")
 

@@ -19,7 +19,7 @@ from stepwell.model.locations import format_path
 from stepwell.model.plain import from_plain, to_plain
 from stepwell.model.runs import History, Inbox, Run
 from stepwell.printable import escape_json
-from stepwell.stores.base.parcels import PackedRun
+from stepwell.stores.base.packed_items import PackedRun
 
 KIND: Final = "stepwell.history-file"
 FORMAT: Final = 2

@@ -14,7 +14,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.locations import format_path
 from stepwell.model.runs import History, Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
-from stepwell.stores.base.parcels import PackedRun
+from stepwell.stores.base.packed_items import PackedRun
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Audit
 

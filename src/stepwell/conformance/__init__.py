@@ -1,6 +1,6 @@
 """The public store suite: a store that passes it can be used by the engine.
 
-A store author gives three fixtures (see `stepwell.conformance.case`) and one class:
+A store author provides three fixtures (see `stepwell.conformance.case`) and one class:
 
     from stepwell.conformance.suite import StoreSuite
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# Must come before the suites are imported, or their assertions would fail without saying what was compared.
+# Before the suites are imported: otherwise their failing assertions would not show what was compared.
 pytest.register_assert_rewrite(
     *(f"stepwell.conformance.{path.stem}" for path in Path(__file__).parent.glob("[a-z]*.py"))
 )

@@ -1,4 +1,4 @@
-"""Acts of operators that are asked for again, because their answer was lost: they are done once."""
+"""Acts of operators that are repeated because their answer was lost: they are done once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _cancel(store: Store, act: str) -> bool:
     return (await store.runs.cancel(_R1, compensate=True, reason="enough", by="ann", act=act)).changed
 
 
-# In which status a run takes the act, and how that is undone, so that it would be taken again.
+# The status in which a run accepts the act, and how the act is undone, so that the run would accept it again.
 _ACTS: dict[str, tuple[RunStatus, _Act, _Act | None]] = {
     "cancel": (RunStatus.RUNNING, _cancel, None),
     "pause": (
@@ -50,10 +50,10 @@ _ACTS: dict[str, tuple[RunStatus, _Act, _Act | None]] = {
 
 
 class ActSuite(StoreCase):
-    """Acts that name themselves."""
+    """Acts with an id."""
 
     @pytest.mark.parametrize("verb", _ACTS)
-    async def test_an_act_that_was_done_is_answered_as_if_it_had_been_done_now(self, scene: Scene, verb: str) -> None:
+    async def test_a_repeated_act_gets_the_same_answer(self, scene: Scene, verb: str) -> None:
         status, do, _ = _ACTS[verb]
         await reach(scene, "r1", status)
         assert await do(scene.store, "act-1")
@@ -65,7 +65,7 @@ class ActSuite(StoreCase):
         assert await snapshot(scene.store) == before
 
     @pytest.mark.parametrize("verb", _ACTS)
-    async def test_another_act_is_one_of_its_own(self, scene: Scene, verb: str) -> None:
+    async def test_an_act_with_another_id_is_judged_separately(self, scene: Scene, verb: str) -> None:
         status, do, _ = _ACTS[verb]
         await reach(scene, "r1", status)
         assert await do(scene.store, "act-1")
@@ -87,7 +87,7 @@ class ActSuite(StoreCase):
         assert await snapshot(scene.store) == before
         assert await do(scene.store, "act-3")
 
-    async def test_a_workflow_that_goes_on_is_not_let_go_twice(self, scene: Scene) -> None:
+    async def test_a_repeated_resume_of_a_workflow_does_nothing(self, scene: Scene) -> None:
         holds = scene.store.holds
         assert await holds.pause("w", by="ann", reason="", act="act-1")
         assert await holds.resume("w", by="ann", act="act-2")

@@ -1,4 +1,4 @@
-"""Repairs: amendments of what is recorded of a run, and forks."""
+"""Repairs: amendments of a run's history, and forks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _S = RunStatus
 
 
 def _amendment(run: Run, **changes: Any) -> Amendment:
-    """A repair that expects the run as it is."""
+    """A repair that expects the current state of the run."""
     return Amendment("a1", run.run_id, run.status, run.epoch, run.revision, "rewind", "ann", "why")._replace(**changes)
 
 
@@ -38,9 +38,9 @@ async def _amend(scene: Scene, at: str = "r1", /, **changes: Any) -> Amended:
 
 
 class AmendmentSuite(StoreCase):
-    """`amend`: what it changes, and when it may."""
+    """`amend`: what it changes, and when it is allowed."""
 
-    async def test_a_run_goes_on_from_what_is_left(self, scene: Scene) -> None:
+    async def test_a_repaired_run_continues_from_the_remaining_history(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
         for name in ("a", "b", "c"):
             await turn.record(name)
@@ -82,7 +82,7 @@ class AmendmentSuite(StoreCase):
         assert (again.fence.epoch, again.claimed.is_fresh, again.seq) == (3, False, 3)
         assert (await again.commit(entries=(step(4, place(1)),))).verdict is Verdict.APPLIED
 
-    async def test_of_two_outcomes_of_an_attempt_the_last_is_kept(self, scene: Scene) -> None:
+    async def test_the_last_of_two_outcomes_of_an_attempt_is_kept(self, scene: Scene) -> None:
         await reach(scene, "r1", _S.PAUSED)
         first, last = (Attempt(place(2), 1, scene.clock.now(), failure, None) for failure in (b"{}", b"[]"))
         other = Attempt(place(2), 2, scene.clock.now(), b"{}", None)
@@ -91,7 +91,7 @@ class AmendmentSuite(StoreCase):
 
         assert (await scene.history("r1")).attempts == (last, other)
 
-    async def test_asking_again_does_not_repair_twice(self, scene: Scene) -> None:
+    async def test_a_repeated_amendment_is_applied_once(self, scene: Scene) -> None:
         await reach(scene, "r1", _S.PAUSED)
         amendment = _amendment(await scene.run("r1"), entries=(step(1, place(0)),))
         assert await scene.store.runs.amend(amendment) is Amended.APPLIED
@@ -105,7 +105,7 @@ class AmendmentSuite(StoreCase):
         assert await scene.store.runs.amend(amendment) is Amended.APPLIED
 
     @pytest.mark.parametrize("change", [{"status": _S.PAUSED}, {"epoch": 9}, {"revision": 9}, {"revision": 0}])
-    async def test_a_run_that_is_not_as_expected_is_left_alone(self, scene: Scene, change: dict[str, Any]) -> None:
+    async def test_a_run_in_an_unexpected_state_is_not_changed(self, scene: Scene, change: dict[str, Any]) -> None:
         turn = await scene.begin("r1")
         await turn.record("a")
         await turn.park(wait_signal())
@@ -115,14 +115,14 @@ class AmendmentSuite(StoreCase):
         assert await snapshot(scene.store) == before
 
     @pytest.mark.parametrize("status", sorted(set(RunStatus) - AMENDABLE))
-    async def test_what_is_held_or_over_for_good_is_left_alone(self, scene: Scene, status: RunStatus) -> None:
+    async def test_runs_that_cannot_be_amended_are_not_changed(self, scene: Scene, status: RunStatus) -> None:
         await reach(scene, "r1", status)
         before = await snapshot(scene.store)
 
         assert await _amend(scene) is Amended.STALE
         assert await snapshot(scene.store) == before
 
-    async def test_what_a_supplied_result_has_used_is_consumed(self, scene: Scene) -> None:
+    async def test_the_signals_of_a_supplied_result_are_consumed(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         for signal in ("s1", "s2"):
             await scene.send(signal, "r1")
@@ -137,7 +137,7 @@ class AmendmentSuite(StoreCase):
             await _amend(scene, amendment_id="a2", entries=(step(2, place(1)),), consumed=(first.number,))
         assert await snapshot(scene.store) == before
 
-    async def test_there_must_be_a_run(self, scene: Scene) -> None:
+    async def test_amending_an_unknown_run_is_an_error(self, scene: Scene) -> None:
         await scene.begin("r2")
         with pytest.raises(NotFoundError):
             await _amend(scene, "r2", run_id=_R1)
@@ -157,7 +157,7 @@ class AmendmentSuite(StoreCase):
         assert await scene.mail("r1") == ["s1"]
         assert not (await scene.create("r2", key="k")).is_new
 
-    async def test_a_failed_run_whose_key_was_taken_since_is_left_alone(self, scene: Scene) -> None:
+    async def test_a_failed_run_whose_key_was_taken_is_not_changed(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
         await turn.end(_S.FAILED)
         other = await scene.begin("r2", key="k")
@@ -181,7 +181,7 @@ class AmendmentSuite(StoreCase):
         assert (await scene.run("r1")).last_seq == 3
 
     @pytest.mark.parametrize("entry", [step(3, place(1)), step(2, place(0)), step(1, place(1))])
-    async def test_entries_with_a_gap_or_where_one_is_are_refused(self, scene: Scene, entry: Any) -> None:
+    async def test_entries_with_a_gap_or_at_a_taken_location_are_rejected(self, scene: Scene, entry: Any) -> None:
         turn = await scene.begin("r1")
         await turn.record("a")
         await turn.end(_S.FAILED)
@@ -191,7 +191,7 @@ class AmendmentSuite(StoreCase):
             await _amend(scene, entries=(entry,))
         assert await snapshot(scene.store) == before
 
-    async def test_the_epoch_before_may_not_commit(self, scene: Scene) -> None:
+    async def test_the_previous_epoch_may_not_commit(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         parked = turn.next(waits=(wait_signal(),))
         await turn.park(wait_signal())
@@ -201,7 +201,7 @@ class AmendmentSuite(StoreCase):
         assert (await turn.send(parked._replace(number=1))).verdict is Verdict.FENCED
         assert (await turn.commit(entries=(step(1, place(0)),))).verdict is Verdict.FENCED
 
-    async def test_waits_that_stay_are_open_or_not_as_they_were(self, scene: Scene) -> None:
+    async def test_unchanged_waits_keep_their_state(self, scene: Scene) -> None:
         kept, closed, dropped = wait_topic(at=place(0)), wait_topic("told", at=place(1)), wait_topic("off", at=place(2))
         await scene.waiting("r1", kept, closed, dropped)
         await scene.publish("e1", "told")
@@ -226,9 +226,9 @@ class AmendmentSuite(StoreCase):
 
 
 class AmendedChildSuite(StoreCase):
-    """What becomes of the children of calls that are taken out."""
+    """What happens to the children of removed calls."""
 
-    async def test_a_dropped_child_is_cancelled_and_answers_no_more(self, scene: Scene) -> None:
+    async def test_a_dropped_child_is_cancelled_and_its_outcome_is_ignored(self, scene: Scene) -> None:
         parent = await scene.begin("r1")
         child = await scene.begin_child(parent, "c1", place(0), key="k")
         await child.park(wait_signal())
@@ -246,7 +246,7 @@ class AmendedChildSuite(StoreCase):
         assert not applied.is_awake
         assert (await scene.store.runs.inbox(_R1)).children == ()
 
-    async def test_the_key_of_a_child_that_is_still_undoing_is_free(self, scene: Scene) -> None:
+    async def test_a_child_that_is_rolling_back_frees_its_key(self, scene: Scene) -> None:
         parent = await scene.begin("r1")
         child = await scene.begin_child(parent, "c1", place(0), key="k")
         await child.record("step", undo=b"undo")
@@ -337,7 +337,7 @@ class ForkSuite(StoreCase):
         assert not turn.claimed.is_fresh
         assert (await turn.commit(entries=(step(2, place(1)),))).verdict is Verdict.APPLIED
 
-    async def test_asking_again_forks_once(self, scene: Scene) -> None:
+    async def test_a_repeated_fork_creates_one_run(self, scene: Scene) -> None:
         fork = await self._source(scene)
         await scene.store.runs.fork(fork)
         before = await snapshot(scene.store)
@@ -358,5 +358,5 @@ class ForkSuite(StoreCase):
         assert await scene.store.runs.fork(fork._replace(revision=fork.revision + 1)) is None
         assert await scene.store.runs.fork(fork._replace(epoch=fork.epoch + 1)) is None
         with pytest.raises(NotFoundError):
-            await scene.store.runs.fork(fork._replace(source=RunId("nobody")))
+            await scene.store.runs.fork(fork._replace(source=RunId("unknown")))
         assert await snapshot(scene.store) == before

@@ -1,4 +1,4 @@
-"""Large payloads, which rows refer to by their hash."""
+"""Large payloads, by hash."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class BlobSuite(StoreCase):
         assert name == hashlib.sha256(_CONTENT).hexdigest()
         assert scene.store.blobs.get(name) == _CONTENT
 
-    async def test_others_have_it_as_soon_as_anything_is_written_after_it(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_another_process_reads_a_blob_after_the_next_write(self, scene: Scene, elsewhere: Scene) -> None:
         name = scene.store.blobs.put(_CONTENT)
         await scene.create("r1", input=name.encode())
 
         assert elsewhere.store.blobs.get(name) == _CONTENT
         assert elsewhere.store.blobs.put(_CONTENT) == name
 
-    async def test_a_blob_outlives_the_refusal_of_what_refers_to_it(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_a_blob_survives_a_rejected_write_that_refers_to_it(self, scene: Scene, elsewhere: Scene) -> None:
         turn = await scene.begin("r1")
         name = scene.store.blobs.put(_CONTENT)
         with pytest.raises(ValueError, match="expects entry"):
@@ -39,6 +39,6 @@ class BlobSuite(StoreCase):
         assert elsewhere.store.blobs.get(name) == _CONTENT
 
     @pytest.mark.parametrize("name", ["0" * 64, "", "not a hash", "../../etc/passwd", "zz" * 32])
-    async def test_what_is_not_there_is_not_found(self, scene: Scene, name: str) -> None:
+    async def test_an_unknown_blob_is_not_found(self, scene: Scene, name: str) -> None:
         with pytest.raises(LookupError):
             scene.store.blobs.get(name)

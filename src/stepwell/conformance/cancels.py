@@ -24,7 +24,7 @@ class CancelSuite(StoreCase):
     @pytest.mark.parametrize("has_undo", [True, False], ids=["undo", "no-undo"])
     @pytest.mark.parametrize("compensate", [True, False], ids=["compensate", "at-once"])
     @pytest.mark.parametrize("status", list(RunStatus))
-    async def test_the_table(
+    async def test_every_status_is_cancelled_as_the_table_says(
         self, scene: Scene, status: RunStatus, compensate: bool, has_undo: bool, is_owned: bool
     ) -> None:
         await reach(scene, "r1", status, has_undo=has_undo, is_owned=is_owned)
@@ -51,9 +51,9 @@ class CancelSuite(StoreCase):
 
     async def test_an_unknown_run_is_not_found(self, scene: Scene) -> None:
         with pytest.raises(NotFoundError):
-            await scene.cancel("nobody")
+            await scene.cancel("unknown")
 
-    async def test_a_cancel_leaves_one_audit_row_if_anything_changed(self, scene: Scene) -> None:
+    async def test_a_cancel_that_changed_something_writes_one_audit_row(self, scene: Scene) -> None:
         await scene.begin("r1")
         scene.clock.advance(1)
 
@@ -103,7 +103,7 @@ class CancelSuite(StoreCase):
 
         assert (await scene.create("r2", key="k")).run_id == "r1"
 
-    async def test_a_parked_run_that_is_cancelling_is_due_now(self, scene: Scene) -> None:
+    async def test_a_waiting_run_that_is_cancelled_is_due_now(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.record("a", undo=b"u")
         await turn.park(wait_signal())
@@ -126,7 +126,7 @@ class CancelSuite(StoreCase):
 
 
 class FamilySuite(StoreCase):
-    """Cancelling reaches attached descendants and tells parents."""
+    """A cancel reaches attached descendants and notifies parents."""
 
     async def test_a_cancel_reaches_attached_active_descendants_root_first(self, scene: Scene) -> None:
         root = await scene.begin("root")
@@ -153,7 +153,7 @@ class FamilySuite(StoreCase):
         assert await scene.status("done") is _S.COMPLETED
         assert await scene.status("stranger") is _S.PENDING
 
-    async def test_each_of_a_family_is_decided_by_itself(self, scene: Scene) -> None:
+    async def test_each_descendant_is_decided_separately(self, scene: Scene) -> None:
         root = await scene.begin("root")
         await scene.begin_child(root, "owned", place(0))
         undoable = await scene.begin_child(root, "undoable", place(1))
@@ -172,7 +172,7 @@ class FamilySuite(StoreCase):
             _S.CANCELLED,
         ]
 
-    async def test_nothing_of_the_family_changes_if_it_is_too_late_for_the_root(self, scene: Scene) -> None:
+    async def test_no_descendant_is_cancelled_if_the_root_cannot_be(self, scene: Scene) -> None:
         root = await scene.begin("root")
         await scene.begin_child(root, "child")
         await root.end()

@@ -1,12 +1,12 @@
-"""What a store author provides, and what every suite builds on.
+"""What a store author provides, and the base of every suite.
 
 Three fixtures, in the module or a conftest:
 
 * `clock`: a `ManualClock`;
 * `store`: an opened store that reads this clock;
-* `other`: a second handle on the same data, as another process would have, with the same clock.
+* `other`: a second handle on the same data, like that of another process, with the same clock.
 
-A fourth, `destination`, is here already: another database, in memory, for what is moved out of the store and into it.
+A fourth, `destination`, is defined here: another database, in memory, for transfers out of the store and into it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stepwell.virtual.clock import ManualClock
 
 
 class StoreCase:
-    """The base of every suite: one registered worker, and no orphan left behind by any test."""
+    """The base of every suite: one registered worker, and no test may leave an orphan."""
 
     @pytest_asyncio.fixture
     async def scene(self, store: Store, clock: ManualClock) -> Scene:
@@ -36,12 +36,12 @@ class StoreCase:
 
     @pytest.fixture
     def elsewhere(self, other: Store, clock: ManualClock) -> Scene:
-        """The same database seen by another process, whose worker `w2` is not registered yet."""
+        """The same database in another process, whose worker `w2` is not registered yet."""
         return Scene(other, clock, "w2")
 
     @pytest_asyncio.fixture
     async def destination(self, clock: ManualClock) -> AsyncIterator[Store]:
-        """Another database, empty, with the same clock. It is in memory unless a store author gives another one."""
+        """Another database, empty, with the same clock. It is in memory unless a store author overrides it."""
         destination = SqliteStore(replace(system_environment(), clock=clock), ":memory:")
         await destination.open()
         yield destination

@@ -19,7 +19,7 @@ _P1 = RunId("p1")
 
 
 class ChildSuite(StoreCase):
-    """Starting children and hearing how they end."""
+    """Starting children, and receiving their outcomes."""
 
     async def test_children_start_with_the_commit(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
@@ -56,12 +56,12 @@ class ChildSuite(StoreCase):
     async def test_a_commit_for_a_dead_worker_starts_children_for_others(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
 
-        applied = await parent.commit(children=(child_of("p1", "c1", FIRST),), claimant=scene.claimant("nobody"))
+        applied = await parent.commit(children=(child_of("p1", "c1", FIRST),), claimant=scene.claimant("unknown"))
 
         assert applied == Applied(Verdict.APPLIED, revision=1)
         assert await scene.status("c1") is RunStatus.PENDING
 
-    async def test_a_childs_taken_id_is_left_alone(self, scene: Scene) -> None:
+    async def test_a_child_with_a_taken_id_is_skipped(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         await scene.begin_child(parent, "c1")
         before = await scene.run("c1")
@@ -71,7 +71,7 @@ class ChildSuite(StoreCase):
         assert applied == Applied(Verdict.APPLIED, revision=2)
         assert await scene.run("c1") == before
 
-    async def test_a_child_whose_key_is_taken_is_born_failed(self, scene: Scene) -> None:
+    async def test_a_child_whose_key_is_taken_is_created_failed(self, scene: Scene) -> None:
         await scene.create("r1", key="k")
         parent = await scene.begin("p1")
         scene.clock.advance(1)
@@ -114,9 +114,7 @@ class ChildSuite(StoreCase):
         failure = decode_failure(child.failure)
         assert (failure.path, holder in failure.message) == (name, True)
 
-    async def test_a_child_that_was_born_failed_discards_what_it_leaves_unread_like_any_other(
-        self, scene: Scene
-    ) -> None:
+    async def test_a_child_that_is_created_failed_discards_its_signals(self, scene: Scene) -> None:
         await scene.create("r1", key="k")
         parent = await scene.begin("p1")
         await parent.commit(names=("a",), children=(child_of("p1", "c1", FIRST, key="k", discards=True),))
@@ -145,7 +143,7 @@ class ChildSuite(StoreCase):
         assert [signal.payload for signal in child.claimed.inbox.signals] == [b"s1"]
 
     @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
-    async def test_the_end_of_a_child_wakes_its_parked_parent(self, scene: Scene, status: RunStatus) -> None:
+    async def test_the_end_of_a_child_wakes_its_waiting_parent(self, scene: Scene, status: RunStatus) -> None:
         parent = await scene.begin("p1")
         child = await scene.begin_child(parent, "c1")
         assert not (await parent.park(wait_child(FIRST))).is_awake
@@ -157,7 +155,7 @@ class ChildSuite(StoreCase):
         again = await scene.claim_only("p1")
         assert again.claimed.inbox.children == (ChildOutcome(FIRST, RunId("c1"), status, b"\x00", b"\xff"),)
 
-    async def test_a_child_that_ended_before_the_park_keeps_the_parent_awake(self, scene: Scene) -> None:
+    async def test_a_child_that_ended_before_the_wait_keeps_the_parent_awake(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         child = await scene.begin_child(parent, "c1")
         await child.end(output=b"x")
@@ -167,7 +165,7 @@ class ChildSuite(StoreCase):
         [outcome] = (await scene.claim_only("p1")).claimed.inbox.children
         assert outcome.output == b"x"
 
-    async def test_only_waited_children_wake_and_are_told(self, scene: Scene) -> None:
+    async def test_only_awaited_children_wake_the_parent(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         first = await scene.begin_child(parent, "c1", place(0))
         second = await scene.begin_child(parent, "c2", place(1))
@@ -190,7 +188,7 @@ class ChildSuite(StoreCase):
         run = await scene.run("p1")
         assert (run.status, run.wake_at) == (RunStatus.COMPENSATING, scene.clock.now())
 
-    async def test_a_paused_or_owned_parent_is_left_as_it_is(self, scene: Scene) -> None:
+    async def test_a_paused_or_owned_parent_is_not_changed(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         child = await scene.begin_child(parent, "c1")
         other = await scene.begin_child(parent, "c2", place(1))
@@ -235,7 +233,7 @@ class TrimmedChildSuite(StoreCase):
             "outside": RunStatus.RUNNING,
         }
 
-    async def test_a_fenced_trim_cancels_nobody(self, scene: Scene) -> None:
+    async def test_a_fenced_trim_cancels_no_child(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         await scene.begin_child(parent, "c1")
         before = await snapshot(scene.store)
@@ -245,7 +243,7 @@ class TrimmedChildSuite(StoreCase):
         assert (await parent.send(late)).verdict is Verdict.FENCED
         assert await snapshot(scene.store) == before
 
-    async def test_a_trim_and_a_park_on_another_wait_go_together(self, scene: Scene) -> None:
+    async def test_a_commit_may_trim_and_wait_for_something_else(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         child = await scene.begin_child(parent, "c1")
         await child.park(wait_signal())

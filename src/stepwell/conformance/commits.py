@@ -39,7 +39,7 @@ class CommitSuite(StoreCase):
         assert (again.verdict, again.revision) == (Verdict.APPLIED, 2) == (first.verdict, first.revision)
         assert await snapshot(scene.store) == before
 
-    async def test_a_lost_answer_tells_again_that_a_parked_run_is_awake(self, scene: Scene) -> None:
+    async def test_a_repeated_commit_reports_again_that_the_run_is_awake(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await scene.send("s1", "r1")
         commit = turn.next(waits=(wait_signal(),), move=Park(None))
@@ -69,12 +69,12 @@ class CommitSuite(StoreCase):
         assert await turn.send(late) == Applied(Verdict.FENCED)
         assert await snapshot(scene.store) == before
 
-    async def test_commit_zero_is_fenced_also_before_any_commit(self, scene: Scene) -> None:
+    async def test_commit_number_zero_is_fenced(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
 
         assert await turn.send(turn.next(names=("a",))._replace(number=0)) == Applied(Verdict.FENCED)
 
-    async def test_the_numbers_begin_anew_with_each_claim(self, scene: Scene) -> None:
+    async def test_each_claim_numbers_its_commits_from_one(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.record("a")
         await turn.commit(move=Release())
@@ -82,7 +82,7 @@ class CommitSuite(StoreCase):
 
         assert await turn.record("b") == Applied(Verdict.APPLIED, revision=3)
 
-    async def test_a_stale_worker_is_fenced_without_a_trace(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_the_commit_of_a_stale_worker_changes_nothing(self, scene: Scene, elsewhere: Scene) -> None:
         stale = await scene.begin("r1")
         await stale.record("a")
         await elsewhere.register()
@@ -116,14 +116,14 @@ class CommitSuite(StoreCase):
         commit = turn.next(names=("a",))
 
         for wrong in (
-            commit._replace(run_id=RunId("nobody")),
+            commit._replace(run_id=RunId("unknown")),
             commit._replace(fence=Fence(turn.fence.incarnation, 2)),
             commit._replace(fence=turn.fence._replace(incarnation=Incarnation("w9"))),
         ):
             assert await turn.send(wrong) == Applied(Verdict.FENCED)
         assert await snapshot(scene.store) == before
 
-    async def test_one_fenced_commit_does_not_hinder_the_others(self, scene: Scene) -> None:
+    async def test_a_fenced_commit_does_not_affect_the_others(self, scene: Scene) -> None:
         one, two, three = [await scene.begin(run_id) for run_id in ("r1", "r2", "r3")]
         commits = [turn.next(names=("a",), entries=(step(1, place(0)),)) for turn in (one, two, three)]
         commits[1] = commits[1]._replace(number=5)
@@ -144,7 +144,7 @@ class CommitSuite(StoreCase):
         assert await scene.status("r1") is RunStatus.COMPLETED
 
     @pytest.mark.parametrize("seqs", [(3,), (1,), (2, 4), (2, 2), (3, 2)])
-    async def test_entries_that_do_not_continue_the_history_are_refused(
+    async def test_entries_that_do_not_continue_the_history_are_rejected(
         self, scene: Scene, seqs: tuple[int, ...]
     ) -> None:
         turn = await scene.begin("r1")
@@ -159,7 +159,7 @@ class CommitSuite(StoreCase):
         assert await snapshot(scene.store) == before
         assert (await turn.record("b")).verdict is Verdict.APPLIED
 
-    async def test_a_second_entry_at_one_location_is_refused(self, scene: Scene) -> None:
+    async def test_a_second_entry_at_one_location_is_rejected(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.record("a")
         before = await snapshot(scene.store)
@@ -186,5 +186,5 @@ class CommitSuite(StoreCase):
                 await turn.commit(names=("a",), consumed=(number,))
             assert await snapshot(scene.store) == before
 
-    async def test_applying_nothing_is_nothing(self, scene: Scene) -> None:
+    async def test_applying_no_commits_does_nothing(self, scene: Scene) -> None:
         assert await scene.store.runs.apply([]) == []

@@ -1,4 +1,4 @@
-"""Two processes at once: exactly one wins, and nothing is lost or doubled."""
+"""Two concurrent processes: exactly one wins, and nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROUNDS = range(8)
 
 
 class ConcurrencySuite(StoreCase):
-    """The same transitions from both handles, at the same time."""
+    """The same transitions through both handles, concurrently."""
 
     async def test_every_run_is_claimed_exactly_once(self, scene: Scene, elsewhere: Scene) -> None:
         await elsewhere.register()
@@ -58,7 +58,7 @@ class ConcurrencySuite(StoreCase):
         assert {(one.verdict, one.revision) for one in applied} == {(Verdict.APPLIED, 1)}
         assert (await scene.history("r1")).names == ("a",)
 
-    async def test_of_cancel_and_completion_exactly_one_wins(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_either_the_cancel_or_the_completion_wins(self, scene: Scene, elsewhere: Scene) -> None:
         for n in _ROUNDS:
             turn = await scene.begin(f"r{n}")
             compensate = bool(n % 2)
@@ -73,7 +73,7 @@ class ConcurrencySuite(StoreCase):
                 await turn.end(RunStatus.CANCELLED)
 
     @pytest.mark.parametrize("signal_first", [True, False])
-    async def test_a_signal_while_parking_always_wakes(
+    async def test_a_signal_during_the_commit_of_a_wait_always_wakes(
         self, scene: Scene, elsewhere: Scene, signal_first: bool
     ) -> None:
         for n in _ROUNDS:
@@ -87,7 +87,7 @@ class ConcurrencySuite(StoreCase):
             await again.commit(consumed=(signal.number,), move=End(RunStatus.COMPLETED))
             assert await scene.mail(f"r{n}") == []
 
-    async def test_a_child_that_ends_while_its_parent_parks_always_wakes_it(
+    async def test_a_child_that_ends_during_the_commit_of_a_wait_always_wakes(
         self, scene: Scene, elsewhere: Scene
     ) -> None:
         for n in _ROUNDS:

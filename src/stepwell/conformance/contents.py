@@ -1,4 +1,4 @@
-"""A store with one of everything that can be moved."""
+"""A store that contains one of everything that can be moved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stepwell.model.live import ChunkKind, Published
 from stepwell.model.runs import Parent
 from stepwell.model.signals import Refusal, Reply, ReplyStatus
 from stepwell.model.states import RunStatus, WaitKind
-from stepwell.stores.base.parcels import Item
+from stepwell.stores.base.packed_items import Item
 from stepwell.stores.base.store import Store
 
 SECONDS = 1_000_000
@@ -40,17 +40,17 @@ FAILURE = encode_failure(FailureRecord("Oops", "no", path="a"))
 async def pack_all(store: Store, *, limit: int = 1_000) -> list[Item]:
     """Everything that a sealed store holds, as it is packed."""
     items: list[Item] = []
-    parcel = await store.transfers.pack(limit=limit)
-    while parcel.next:
-        assert parcel.items
-        assert len(parcel.items) <= limit
-        items += parcel.items
-        parcel = await store.transfers.pack(parcel.next, limit=limit)
-    return [*items, *parcel.items]
+    batch = await store.transfers.pack(limit=limit)
+    while batch.next:
+        assert batch.items
+        assert len(batch.items) <= limit
+        items += batch.items
+        batch = await store.transfers.pack(batch.next, limit=limit)
+    return [*items, *batch.items]
 
 
 async def fill(scene: Scene) -> None:
-    """Put one of everything into a store. No worker is alive when this returns, and one had a run when it died."""
+    """Put one of everything into a store. When this returns, no worker is alive; one died while it owned a run."""
     await scene.begin("left by the dead", priority=-3, tags=(("team", "ä"), ("vip", "")))
     await _fill_topics(scene)
     await _fill_history(scene)
@@ -66,7 +66,7 @@ async def fill(scene: Scene) -> None:
 
 
 async def _fill_history(scene: Scene) -> None:
-    """A run that has every kind of record, with bytes and numbers that are easily lost."""
+    """A run with every kind of record, and with bytes and numbers that are easily lost."""
     now = scene.clock.now()
     every = bytes(range(256))
     limits = {"deadline_at": Instant(now + 3_600 * SECONDS), "max_suspend": Span(77), "discards": True, "priority": 5}
@@ -91,7 +91,7 @@ async def _fill_history(scene: Scene) -> None:
     )
     unwanted = await scene.begin("h4")
     await unwanted.park(wait_signal("go"))
-    await scene.cancel("h4", reason="nobody needs it")
+    await scene.cancel("h4", reason="not needed")
     await scene.store.runs.retry(RunId("h3"), by="ann")
     waiting = await scene.run("h1")
     await scene.store.runs.fork(Fork(new_run("h5"), waiting.run_id, waiting.epoch, waiting.revision, ("a",)))
@@ -102,7 +102,7 @@ async def _fill_history(scene: Scene) -> None:
 
 
 async def _fill_signals(scene: Scene) -> None:
-    """Signals in every state: pending, consumed, refused, answered, left behind, discarded, held."""
+    """Signals in every state: pending, consumed, refused, answered, unread, discarded, held."""
     deliver = scene.store.signals.deliver
     turn = await scene.begin("s1")
     names = ("pending", "consumed", "refused", "asked", "answered", "told no")
@@ -127,7 +127,7 @@ async def _fill_signals(scene: Scene) -> None:
 
 
 async def _fill_topics(scene: Scene) -> None:
-    """Waits that were opened in another order than their runs were made, and events wherever they may be."""
+    """Waits that were opened in another order than their runs were created, and events in every place."""
     turns: dict[str, Turn] = {name: await scene.begin(name) for name in ("t1", "t2", "t3", "t4", "t5")}
     await turns["t3"].park(wait_topic("news", "a=1", "b=2"), wait_topic("other", at=place(1), since="all", token=9))
     await turns["t1"].park(wait_topic("news"))
@@ -145,7 +145,7 @@ async def _fill_topics(scene: Scene) -> None:
 
 
 async def _fill_families(scene: Scene) -> None:
-    """Children in every relation; a chain; a replaced run, a debounced one, and one that waits to begin."""
+    """Children in every relation, a chain, a replaced run, a debounced run, and a delayed run."""
     parent = await scene.begin("p1")
     await parent.commit(names=("a", "b", "c", "d"))
     for n, (detached, tied) in enumerate(((False, False), (True, False), (True, True))):
@@ -177,7 +177,7 @@ async def _fill_ledger(scene: Scene) -> None:
 
 
 async def _fill_outbox(scene: Scene) -> None:
-    """Events that are due, that stand behind others, that are to be tried again, and dead ones."""
+    """Events that are due, that wait for earlier ones, that will be retried, and dead letters."""
     turn = await scene.begin("o1", key="o")
     await turn.commit(emits=tuple(emit(f"o{n}", "s", "t") for n in range(4)))
     [batch] = await take(scene)

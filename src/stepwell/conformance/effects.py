@@ -17,7 +17,7 @@ from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 class EffectSuite(StoreCase):
     """`apply`: names, entries, attempts, cursors, waits, trims and stalls."""
 
-    async def test_a_commit_is_recorded_and_read_back_byte_by_byte(self, scene: Scene) -> None:
+    async def test_a_commit_is_read_back_byte_by_byte(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         first, second = place(0), iteration(place(1), 3)
         entries = (
@@ -81,7 +81,7 @@ class EffectSuite(StoreCase):
 
         assert (await scene.history("r1")).cursors == (Cursor(place(0), 2, 1, b"2"),)
 
-    async def test_waits_are_replaced_as_a_whole_or_left_alone(self, scene: Scene) -> None:
+    async def test_waits_are_replaced_completely_or_kept(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_signal("a"), wait_timer(Instant(9), at=place(1))))
         await turn.commit(names=("a",))
@@ -114,7 +114,7 @@ class EffectSuite(StoreCase):
         assert await stalls_after() == 1
         assert await stalls_after(waits=(), move=Park(scene.clock.now())) == 0
 
-    async def test_a_trim_deletes_a_range_but_what_must_be_undone(self, scene: Scene) -> None:
+    async def test_a_trim_keeps_entries_that_must_be_undone(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         loop = place(0)
         inside, kept, outside = iteration(loop, 1), iteration(loop, 2), iteration(loop, 3)

@@ -1,4 +1,4 @@
-"""A store that holds encrypted values takes no others."""
+"""A store that holds encrypted values accepts only encrypted values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.ledger import NewAct
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import NewWorker
-from stepwell.stores.base.parcels import Parcel
+from stepwell.stores.base.packed_items import TransferBatch
 from stepwell.stores.base.store import Store
 from stepwell.virtual.clock import ManualClock
 
@@ -43,7 +43,7 @@ class EncryptionSuite(StoreCase):
         assert await snapshot(scene.store) == before
 
     @pytest.mark.parametrize("name", [name for name in WRITES if name in _VALUELESS])
-    async def test_what_carries_no_value_is_done_by_a_plain_handle_too(
+    async def test_a_plain_handle_may_still_write_what_has_no_values(
         self, scene: Scene, elsewhere: Scene, name: str
     ) -> None:
         await scene.waiting("r1", wait_signal("go"))
@@ -53,9 +53,9 @@ class EncryptionSuite(StoreCase):
         try:
             await WRITES[name](scene)
         except StepwellError as error:
-            assert not isinstance(error, EncryptedStoreError)  # noqa: PT017  anything else may be
+            assert not isinstance(error, EncryptedStoreError)  # noqa: PT017  any other error is allowed
 
-    async def test_the_next_step_of_a_plain_worker_is_refused(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_the_next_step_of_a_plain_worker_is_rejected(self, scene: Scene, elsewhere: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(names=("a", "b"), entries=(step(1, at_place(0)),))
         elsewhere.store.declare_encrypted()
@@ -64,7 +64,7 @@ class EncryptionSuite(StoreCase):
         with pytest.raises(EncryptedStoreError):
             await turn.commit(entries=(step(2, at_place(1)),))
 
-    async def test_many_runs_at_once_and_claimed_ones_are_refused_too(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_plain_batches_and_claimed_starts_are_rejected(self, scene: Scene, elsewhere: Scene) -> None:
         elsewhere.store.declare_encrypted()
         await elsewhere.store.workers.register(NewWorker(Incarnation("w2"), "w2", LEASE, ()))
 
@@ -72,14 +72,14 @@ class EncryptionSuite(StoreCase):
             with pytest.raises(EncryptedStoreError):
                 await scene.store.runs.create(runs, scene.claimant())
 
-    async def test_reads_go_on(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_reads_continue(self, scene: Scene, elsewhere: Scene) -> None:
         elsewhere.store.declare_encrypted()
         await elsewhere.create("r1")
 
         assert await scene.status("r1") is RunStatus.PENDING
         assert [run.history.entries for run in [await scene.store.views.detail(RunId("r1"))] if run] == [()]
 
-    async def test_whoever_declares_it_goes_on_in_a_store_that_had_plain_values(
+    async def test_an_encrypting_handle_continues_in_a_store_with_plain_values(
         self, scene: Scene, elsewhere: Scene
     ) -> None:
         await scene.create("r1")
@@ -118,15 +118,17 @@ class EncryptionSuite(StoreCase):
         scene.store.blobs.put(b"plain" * 1_000)
         await scene.create("r2")
 
-    async def test_the_mark_is_moved_along(self, store: Store, destination: Store, clock: ManualClock) -> None:
+    async def test_a_transfer_moves_the_encryption_mark(
+        self, store: Store, destination: Store, clock: ManualClock
+    ) -> None:
         store.declare_encrypted()
         await store.runs.create([new_run("r1")])
         seal = await store.transfers.seal("t1", "there")
         await destination.transfers.expect("t1", "here", since=seal.at)
-        parcel: Parcel | None = None
-        while parcel is None or parcel.next:
-            parcel = await store.transfers.pack(parcel.next if parcel else "", limit=10)
-            await destination.transfers.unpack("t1", parcel)
+        batch: TransferBatch | None = None
+        while batch is None or batch.next:
+            batch = await store.transfers.pack(batch.next if batch else "", limit=10)
+            await destination.transfers.unpack("t1", batch)
         await store.transfers.release("t1")
         await destination.transfers.accept("t1")
 

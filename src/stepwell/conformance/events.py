@@ -1,4 +1,4 @@
-"""Events: to every wait that was there before, once; or to one."""
+"""Events: delivered once to every open wait, or to one of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stepwell.ids import RunId
 from stepwell.model.commits import End, Park, Pause, Release
 from stepwell.model.events import RETENTION, Deliver, Publication, Published
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.parcels import PackedRun
+from stepwell.stores.base.packed_items import PackedRun
 
 _R1 = RunId("r1")
 _HOUR = Span(3_600_000_000)
@@ -35,7 +35,7 @@ _ROUNDS = range(8)
 
 
 async def _receive(turn: Turn, *, is_last: bool = True) -> list[bytes]:
-    """Read the inbox, and record that it was read."""
+    """Read the inbox, and commit that it was read."""
     events = turn.claimed.inbox.events
     move = End(RunStatus.COMPLETED) if is_last else None
     await turn.commit(received=tuple(event.number for event in events), move=move)
@@ -43,7 +43,7 @@ async def _receive(turn: Turn, *, is_last: bool = True) -> list[bytes]:
 
 
 class EventSuite(StoreCase):
-    """`publish`, and waits for what it brings."""
+    """`publish`, and waits for events."""
 
     async def test_an_event_reaches_every_run_that_waits_and_wakes_it(self, scene: Scene) -> None:
         for run_id in ("r1", "r2"):
@@ -62,7 +62,7 @@ class EventSuite(StoreCase):
             await _receive(turn)
         assert await scene.events("r3") == []
 
-    async def test_without_a_wait_nothing_is_reached_nor_kept(self, scene: Scene) -> None:
+    async def test_an_event_without_a_wait_is_not_kept(self, scene: Scene) -> None:
         await scene.begin("r1")
 
         assert await scene.publish("e1") == Published(_P)
@@ -120,14 +120,14 @@ class EventSuite(StoreCase):
         assert await scene.publish("e1") == Published(_D, 1)
         assert await scene.events("r2") == []
 
-    async def test_a_repeated_event_of_nobody_reaches_nobody_later(self, scene: Scene) -> None:
+    async def test_a_repeated_event_reaches_no_later_wait(self, scene: Scene) -> None:
         await scene.publish("e1")
         await scene.waiting("r1", wait_topic(since="all"))
 
         assert await scene.publish("e1") == Published(_D)
         assert await scene.events("r1") == []
 
-    async def test_a_wait_that_stays_is_not_served_twice(self, scene: Scene) -> None:
+    async def test_an_unchanged_wait_gets_one_event(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(),))
         await scene.publish("e1")
@@ -138,7 +138,7 @@ class EventSuite(StoreCase):
         assert await scene.publish("e3") == Published(_P)
         assert await scene.events("r1") == ["e1"]
 
-    async def test_a_wait_that_is_gone_gets_nothing(self, scene: Scene) -> None:
+    async def test_a_removed_wait_gets_nothing(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(),))
         await turn.commit(waits=())
@@ -156,7 +156,7 @@ class EventSuite(StoreCase):
         assert (await turn.commit(move=Park(None))).is_awake
         assert await _receive(await scene.claim_only("r1")) == [b"e1"]
 
-    async def test_a_paused_run_gets_it_but_one_prefers_others(self, scene: Scene) -> None:
+    async def test_a_one_event_prefers_runs_that_are_not_paused(self, scene: Scene) -> None:
         paused = await scene.begin("r1")
         await paused.commit(waits=(wait_topic(),), move=Pause(b"{}"))
         await scene.waiting("r2", wait_topic())
@@ -167,7 +167,7 @@ class EventSuite(StoreCase):
         assert (await scene.events("r1"), await scene.status("r1")) == (["e2"], RunStatus.PAUSED)
         assert [turn.run_id for turn in await scene.claim()] == ["r2"]
 
-    async def test_a_run_that_was_given_back_keeps_its_place(self, scene: Scene) -> None:
+    async def test_a_released_run_keeps_its_open_waits(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(),), move=Release())
 
@@ -194,7 +194,7 @@ class EventSuite(StoreCase):
         assert (published, claimed.run.owner) == (Published(_P, 1), "w1")
         assert [event.payload for event in claimed.inbox.events] == [b"e1"]
 
-    async def test_a_received_event_is_gone_and_an_unknown_one_is_refused(self, scene: Scene) -> None:
+    async def test_a_received_event_is_removed_and_an_unknown_one_is_rejected(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(),))
         await scene.publish("e1")
@@ -252,7 +252,7 @@ class EventSuite(StoreCase):
         assert await scene.status("r1") is RunStatus.CANCELLED
 
     @pytest.mark.parametrize("publish_first", [True, False])
-    async def test_an_event_while_parking_is_before_or_after_it_and_never_lost(
+    async def test_an_event_during_the_commit_of_a_wait_is_never_lost(
         self, scene: Scene, elsewhere: Scene, publish_first: bool
     ) -> None:
         for n in _ROUNDS:
@@ -264,7 +264,9 @@ class EventSuite(StoreCase):
             assert await _receive(await scene.claim_only(f"r{n}")) == [f"e{n}".encode()]
             scene.clock.advance(1)
 
-    async def test_one_event_published_by_two_reaches_one_run_once(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_an_event_that_two_processes_publish_reaches_one_run_once(
+        self, scene: Scene, elsewhere: Scene
+    ) -> None:
         for n in range(3):
             await scene.waiting(f"r{n}", wait_topic())
 
@@ -276,10 +278,10 @@ class EventSuite(StoreCase):
 
 
 class KeptEventSuite(StoreCase):
-    """What topics keep, and for whom."""
+    """Events that topics keep."""
 
     @pytest.mark.parametrize("deliver", ["all", "one"])
-    async def test_a_later_wait_takes_what_was_kept_if_it_asks_for_that(self, scene: Scene, deliver: Deliver) -> None:
+    async def test_a_later_wait_takes_kept_events_if_it_asks_for_them(self, scene: Scene, deliver: Deliver) -> None:
         await scene.publish("e1", retain=_HOUR, deliver=deliver)
         scene.clock.advance(1)
         await scene.waiting("r1", wait_topic())
@@ -313,7 +315,7 @@ class KeptEventSuite(StoreCase):
         assert found == [b"e0", b"e1", b"e2"]
         assert not (await turn.park(wait_topic(since="all", token=9))).is_awake
 
-    async def test_what_came_live_does_not_come_again_from_the_topic(self, scene: Scene) -> None:
+    async def test_a_delivered_event_is_not_taken_from_the_topic_again(self, scene: Scene) -> None:
         await scene.waiting("r1", wait_topic())
         await scene.publish("e1", retain=_HOUR)
         turn = await scene.claim_only("r1")
@@ -322,7 +324,7 @@ class KeptEventSuite(StoreCase):
         assert not (await turn.park(wait_topic(since="all", token=2))).is_awake
         assert await scene.kept() == ["e1"]
 
-    async def test_one_goes_to_a_wait_at_hand_and_is_not_kept(self, scene: Scene) -> None:
+    async def test_a_one_event_that_was_delivered_is_not_kept(self, scene: Scene) -> None:
         await scene.waiting("r1", wait_topic())
 
         await scene.publish("e1", deliver="one", retain=_HOUR)
@@ -341,7 +343,7 @@ class KeptEventSuite(StoreCase):
         assert (await scene.events("r1"), await scene.kept()) == (["e1"], ["e0", "e2"])
         await _receive(await scene.claim_only("r1"))
 
-    async def test_what_is_kept_no_longer_is_gone(self, scene: Scene) -> None:
+    async def test_an_expired_event_is_not_delivered(self, scene: Scene) -> None:
         await scene.publish("e1", retain=Span(2_000_000))
         scene.clock.advance(1)
         assert await scene.kept() == ["e1"]
@@ -361,7 +363,7 @@ class KeptEventSuite(StoreCase):
         [claimed] = await scene.store.runs.claim(scene.claimant("w3"))
         assert [event.payload for event in claimed.inbox.events] == [b"e1"]
 
-    async def test_a_full_topic_refuses_what_it_would_have_to_keep(self, scene: Scene) -> None:
+    async def test_a_full_topic_rejects_events_that_it_must_keep(self, scene: Scene) -> None:
         await scene.publish("e1", retain=_HOUR, room=2)
         await scene.publish("e2", retain=_HOUR, deliver="one", room=2)
         await scene.publish("e9", "sport", retain=_HOUR, room=1)
@@ -388,9 +390,9 @@ class KeptEventSuite(StoreCase):
 
 
 class UnreadEventSuite(StoreCase):
-    """Events that nobody received."""
+    """Events that no run received."""
 
-    async def test_what_a_wait_left_over_is_for_the_next_that_asks_for_it(self, scene: Scene) -> None:
+    async def test_an_unread_event_goes_to_the_next_matching_wait(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(), wait_topic("other", at=place(1))))
         await scene.publish("e1")
@@ -407,7 +409,9 @@ class UnreadEventSuite(StoreCase):
         assert await scene.publish("e3") == Published(_P)
 
     @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
-    async def test_one_goes_back_when_its_run_ends_and_all_is_dropped(self, scene: Scene, status: RunStatus) -> None:
+    async def test_unread_one_events_return_to_the_topic_and_all_events_are_dropped(
+        self, scene: Scene, status: RunStatus
+    ) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(), wait_topic("b", at=place(1)), wait_topic("c", at=place(2))))
         await scene.waiting("r2", wait_topic("b"))
@@ -426,7 +430,7 @@ class UnreadEventSuite(StoreCase):
         await scene.waiting("r3", wait_topic(since="all"))
         assert await scene.events("r3") == ["e1"]
 
-    async def test_one_does_not_go_to_a_child_that_is_cancelled_with_its_run(self, scene: Scene) -> None:
+    async def test_a_returned_event_does_not_go_to_a_cancelled_child(self, scene: Scene) -> None:
         parent, child = await scene.begin("p1"), child_of("p1", "c1", FIRST)
         assert child.parent is not None
         tied = child._replace(parent=child.parent._replace(tied=True))
@@ -441,7 +445,7 @@ class UnreadEventSuite(StoreCase):
         assert (await scene.events("c1"), await scene.kept()) == ([], ["e1"])
 
     @pytest.mark.parametrize("count", [1, 2])
-    async def test_a_run_that_ends_leaves_no_receipt_of_what_it_has_read(self, scene: Scene, count: int) -> None:
+    async def test_an_ended_run_leaves_no_receipts(self, scene: Scene, count: int) -> None:
         turns = [await scene.begin(f"r{n}") for n in range(count)]
         for turn in turns:
             await turn.commit(waits=(wait_topic(),))
@@ -455,7 +459,7 @@ class UnreadEventSuite(StoreCase):
 
         assert [item.receipts for item in await pack_all(scene.store) if isinstance(item, PackedRun)] == [()] * count
 
-    async def test_one_does_not_come_back_when_its_time_is_over(self, scene: Scene) -> None:
+    async def test_an_expired_event_does_not_return_to_its_topic(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(),))
         await scene.publish("e1", deliver="one", retain=Span(1_000_000))
@@ -464,7 +468,7 @@ class UnreadEventSuite(StoreCase):
 
         assert await scene.kept() == []
 
-    async def test_events_move_along_a_chain(self, scene: Scene) -> None:
+    async def test_unread_events_move_to_the_successor(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(waits=(wait_topic(),))
         await scene.publish("e1", deliver="one")
@@ -481,7 +485,7 @@ class UnreadEventSuite(StoreCase):
         turn = await scene.claim_only("r3")
         assert not (await turn.park(wait_topic(since="all"))).is_awake
 
-    async def test_of_completing_and_publishing_none_loses_an_event(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_no_event_is_lost_when_its_run_completes_concurrently(self, scene: Scene, elsewhere: Scene) -> None:
         for n in _ROUNDS:
             turn = await scene.begin(f"r{n}")
             await turn.commit(waits=(wait_topic(),))

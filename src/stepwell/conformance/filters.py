@@ -19,7 +19,7 @@ NEWEST_FIRST = Order()
 
 
 async def _fill(scene: Scene) -> None:
-    """Five runs, one second after the other, each different in every respect."""
+    """Five runs, one second apart, different in every respect."""
     tags = (("region", "eu_west"), ("vip", ""))
     late = await scene.begin("a1", key="order 1", tags=tags, input=b'j{"customer":{"id":42,"name":"ann"},"n":1.50}')
     scene.clock.advance(1)
@@ -99,7 +99,7 @@ class FilterSuite(StoreCase):
 
     async def test_a_condition_takes_any_of_its_values_and_all_conditions_hold(self, scene: Scene) -> None:
         await _fill(scene)
-        ids = Condition(Field.ID, (("a1",), ("b", ""), ("nobody",)))
+        ids = Condition(Field.ID, (("a1",), ("b", ""), ("unknown",)))
 
         assert await _list(scene, ids) == "b4 b3 a1"
         assert await _list(scene, ids, Condition(Field.TAG, (("vip=", ""),))) == "b3 a1"
@@ -156,7 +156,7 @@ class FilterSuite(StoreCase):
             (SortKey.TOOK, "b4 c5 b3 a%2 a1"),
         ],
     )
-    async def test_an_order_goes_both_ways_and_page_by_page(self, scene: Scene, by: SortKey, expected: str) -> None:
+    async def test_listings_are_ordered_both_ways_and_paged(self, scene: Scene, by: SortKey, expected: str) -> None:
         await _fill(scene)
         wanted = expected.split()
 

@@ -1,4 +1,4 @@
-"""Hints: what the handle that wrote hears of its own writes."""
+"""Hints that a handle gets for its own writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.stores.base.wakeups import Hint, HintKind
 
 
 class HintSuite(StoreCase):
-    """A process is told at once of what it wrote itself; of others it may hear late or never."""
+    """A process gets hints for its own writes at once; hints for others' writes may be late or lost."""
 
     @pytest.fixture
     def heard(self, store: Store) -> Iterator[list[Hint]]:
@@ -40,7 +40,7 @@ class HintSuite(StoreCase):
         heard.clear()
         return is_ready
 
-    async def test_whatever_sets_a_wake_is_ready(self, scene: Scene, heard: list[Hint]) -> None:
+    async def test_every_new_wake_time_sends_a_ready_hint(self, scene: Scene, heard: list[Hint]) -> None:
         await scene.create("r1")
         assert await self._is_ready(heard)
         await scene.create("r2", delay=Span(9_000_000))
@@ -54,7 +54,7 @@ class HintSuite(StoreCase):
         await scene.send("s1", "r1")
         assert await self._is_ready(heard)
 
-    async def test_what_its_waker_claims_is_no_news(self, scene: Scene, heard: list[Hint]) -> None:
+    async def test_a_run_that_is_claimed_at_once_sends_no_ready_hint(self, scene: Scene, heard: list[Hint]) -> None:
         for run_id in ("r1", "r2"):
             turn = await scene.begin(run_id)
             await turn.park(wait_signal())
@@ -66,7 +66,7 @@ class HintSuite(StoreCase):
         assert [each.run.run_id for each in claimed] == ["r1"]
         assert await self._runs(heard, HintKind.READY) == {"r2"}
 
-    async def test_whatever_ends_or_stops_is_told(self, scene: Scene, heard: list[Hint]) -> None:
+    async def test_every_end_and_pause_sends_an_ended_hint(self, scene: Scene, heard: list[Hint]) -> None:
         await (await scene.begin("r1")).end()
         assert await self._runs(heard, HintKind.ENDED) == {"r1"}
         await (await scene.begin("r2")).commit(move=Pause(b"x"))
@@ -79,7 +79,9 @@ class HintSuite(StoreCase):
         await scene.cancel("r4")
         assert await self._runs(heard, HintKind.ENDED) == {"r4"}
 
-    async def test_the_owner_is_told_of_signals_cancels_and_children(self, scene: Scene, heard: list[Hint]) -> None:
+    async def test_the_owner_gets_a_hint_for_signals_cancels_and_children(
+        self, scene: Scene, heard: list[Hint]
+    ) -> None:
         turn = await scene.begin("r1")
         child = await scene.begin_child(turn, "c1")
         await scene.send("s1", "r1")
@@ -102,7 +104,7 @@ class HintSuite(StoreCase):
 
         assert await self._is_ready(heard)
 
-    async def test_who_stops_listening_hears_no_more(self, scene: Scene) -> None:
+    async def test_a_removed_listener_gets_no_hints(self, scene: Scene) -> None:
         hints: list[Hint] = []
         stop = scene.store.wakeups.listen(hints.append)
         stop()
@@ -112,13 +114,13 @@ class HintSuite(StoreCase):
 
         assert hints == []
 
-    async def test_events_are_told_to_those_that_sleep_and_to_owners(self, scene: Scene, heard: list[Hint]) -> None:
+    async def test_events_send_hints_for_waiting_and_owned_runs(self, scene: Scene, heard: list[Hint]) -> None:
         await scene.waiting("r1", wait_topic())
         turn = await scene.begin("r2")
         await turn.commit(waits=(wait_topic(),))
         heard.clear()
         await scene.publish("e1")
-        # Whoever has lost the way by which hints come tells besides that something may have changed.
+        # A handle that has lost its connection for hints also sends CHANGED.
         assert {hint.kind for hint in heard} - {HintKind.CHANGED} == {HintKind.READY, HintKind.MAIL}
         assert await self._runs(heard, HintKind.MAIL) == {"r2"}
         await scene.publish("e2", "sport", retain=Span(9_000_000))

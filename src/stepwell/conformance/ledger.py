@@ -1,4 +1,4 @@
-"""Requests that must not happen twice, and the audit."""
+"""Idempotency keys, and the audit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_chained(newest_first: list[Act]) -> bool:
 class LedgerSuite(StoreCase):
     """`reserve`, `settle`, `note`."""
 
-    async def test_the_first_request_under_a_key_is_what_stands(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_the_first_reservation_of_a_key_counts(self, scene: Scene, elsewhere: Scene) -> None:
         first = await scene.store.ledger.reserve(reservation(scene, answer="r1"))
         again = await elsewhere.store.ledger.reserve(reservation(scene, answer="r2"))
         other = await elsewhere.store.ledger.reserve(reservation(scene, fingerprint="g", answer="r3"))
@@ -48,7 +48,7 @@ class LedgerSuite(StoreCase):
         assert (await ledger.reserve(one._replace(scope="start by bob", answer="r2"))).is_new
         assert (await ledger.reserve(one._replace(key="l", answer="r3"))).is_new
 
-    async def test_what_is_settled_is_the_answer(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_a_settled_answer_is_returned(self, scene: Scene, elsewhere: Scene) -> None:
         await scene.store.ledger.reserve(reservation(scene))
         for _ in range(2):
             await elsewhere.store.ledger.settle("start by ann", "k", "delivered")
@@ -70,7 +70,7 @@ class LedgerSuite(StoreCase):
         later = await ledger.reserve(reservation(scene, fingerprint="g", answer="r3"))
         assert later == Reserved("g", "r3", is_new=True)
 
-    async def test_of_many_who_reserve_at_once_one_is_first(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_of_concurrent_reservations_one_is_new(self, scene: Scene, elsewhere: Scene) -> None:
         stores = [scene.store, elsewhere.store] * 8
         found = await asyncio.gather(
             *(one.ledger.reserve(reservation(scene, answer=f"r{n}")) for n, one in enumerate(stores))
@@ -104,7 +104,7 @@ class LedgerSuite(StoreCase):
         assert await scene.store.ledger.list_acts(limit=2, below=lines[3].number) == [lines[2], lines[1]]
         assert await scene.store.ledger.list_acts(limit=2, below=1) == []
 
-    async def test_noting_again_is_answered_with_the_line_that_is_there(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_a_repeated_note_returns_the_existing_line(self, scene: Scene, elsewhere: Scene) -> None:
         first = await scene.store.ledger.note(act("q1"))
         scene.clock.advance("1s")
 
@@ -123,7 +123,7 @@ class LedgerSuite(StoreCase):
         assert {line.request_id for line in lines} == {f"q{n}" for n in range(count)}
         assert is_chained(lines)
 
-    async def test_texts_that_a_database_cannot_hold_are_spelled_and_long_ones_cut(self, scene: Scene) -> None:
+    async def test_unstorable_texts_are_escaped_and_long_ones_cut(self, scene: Scene) -> None:
         odd = act("q1")._replace(target="a\x00b\ud800c\x1fd" + "e" * 900)
 
         line = await scene.store.ledger.note(odd)

@@ -1,4 +1,4 @@
-"""Published state and streams."""
+"""Published values and streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def line(value: str, source: str = "", part: int = 0, *, stream: str = "s", begi
 
 
 class LiveSuite(StoreCase):
-    """What `apply` writes of `published` and `appends`, and how it is read."""
+    """`published` and `appends` in `apply`, and their reads."""
 
     async def _read(self, scene: Scene, run_id: str = "r1", *, after: int = 0, limit: int = 100) -> Page:
         return await scene.store.views.read_stream(RunId(run_id), "s", after=after, limit=limit)
@@ -46,7 +46,7 @@ class LiveSuite(StoreCase):
         await turn.end()
 
         assert await self._published(scene) == [first, second]
-        assert await self._published(scene, "nobody") == []
+        assert await self._published(scene, "unknown") == []
 
     async def test_a_value_replaces_one_of_the_same_or_an_earlier_position_only(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
@@ -87,7 +87,7 @@ class LiveSuite(StoreCase):
         assert (await self._read(scene, after=7)).chunks == ()
         assert (await self._read(scene, after=2**60)).chunks == ()
 
-    async def test_a_stream_is_over_when_its_run_has_ended(self, scene: Scene) -> None:
+    async def test_a_stream_ends_with_its_run(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         assert await self._read(scene) == Page((), False)
         await turn.commit(appends=(line("a"),), move=None)
@@ -95,7 +95,7 @@ class LiveSuite(StoreCase):
         await turn.end(RunStatus.FAILED, failure=b"no")
 
         assert await self._read(scene) == Page((Chunk(1, DATA, "", b"a"),), True)
-        assert await self._read(scene, "nobody") == Page((), True)
+        assert await self._read(scene, "unknown") == Page((), True)
 
     async def test_the_first_line_of_a_part_withdraws_the_parts_before_it(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
@@ -138,7 +138,7 @@ class LiveSuite(StoreCase):
 
         assert await self._values(scene) == [(1, "d", "a")]
 
-    async def test_appends_alone_are_no_progress(self, scene: Scene) -> None:
+    async def test_appends_alone_do_not_count_as_progress(self, scene: Scene) -> None:
         await scene.create("r1")
         turn: Turn = await scene.claim_only("r1")
         await turn.commit(appends=(line("a"),))
@@ -151,7 +151,7 @@ class LiveSuite(StoreCase):
 
         assert (await scene.run("r1")).stalls == 1
 
-    async def test_whoever_listens_is_told_of_an_append(self, scene: Scene, store: Store) -> None:
+    async def test_an_append_sends_a_hint(self, scene: Scene, store: Store) -> None:
         heard: list[Hint] = []
         stop = store.wakeups.listen(heard.append)
         turn = await scene.begin("r1")

@@ -21,7 +21,7 @@ _SECOND = 1_000_000
 class MoveSuite(StoreCase):
     """Park, Release, Pause and BeginRollback."""
 
-    async def test_a_parked_run_is_due_at_its_deadline_and_never_earlier(self, scene: Scene) -> None:
+    async def test_a_waiting_run_is_due_at_its_wake_time_and_never_earlier(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         due = Instant(scene.clock.now() + 2 * _SECOND)
 
@@ -51,7 +51,7 @@ class MoveSuite(StoreCase):
         assert (run.status, run.owner, run.wake_at) == (RunStatus.RUNNING, scene.incarnation, None)
         assert len((await scene.history("soon")).waits) == 1
 
-    async def test_those_that_are_due_are_claimed_before_those_that_will_be(self, scene: Scene) -> None:
+    async def test_due_runs_are_claimed_before_runs_that_will_be_due(self, scene: Scene) -> None:
         urgent = await scene.begin("urgent", priority=9)
         later = await scene.begin("later", priority=5)
         for turn, millis in ((urgent, 20), (later, 10)):
@@ -63,7 +63,7 @@ class MoveSuite(StoreCase):
         assert [turn.run_id for turn in await scene.claim(ahead="1s", limit=1)] == ["urgent"]
         assert [turn.run_id for turn in await scene.claim(ahead="1s")] == ["later"]
 
-    async def test_no_run_begins_and_none_is_undone_ahead_of_its_time(self, scene: Scene) -> None:
+    async def test_only_waiting_runs_are_claimed_ahead_of_time(self, scene: Scene) -> None:
         await scene.create("delayed", delay=Span(_SECOND))
         undone = await scene.begin("undone")
         await undone.roll_back()
@@ -74,14 +74,14 @@ class MoveSuite(StoreCase):
         scene.clock.advance("1s")
         assert {turn.run_id for turn in await scene.claim()} == {"delayed", "undone"}
 
-    async def test_a_park_that_is_due_already_is_awake(self, scene: Scene) -> None:
+    async def test_a_wait_that_is_due_already_reports_awake(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         due = scene.clock.now()
 
         assert (await turn.park(wait_timer(due), wake_at=due)).is_awake
         await scene.claim_only("r1")
 
-    async def test_a_parked_compensating_run_stays_compensating(self, scene: Scene) -> None:
+    async def test_a_compensating_run_that_waits_stays_compensating(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.roll_back()
         due = Instant(scene.clock.now() + _SECOND)
@@ -106,7 +106,7 @@ class MoveSuite(StoreCase):
             run = await scene.run(run_id)
             assert (run.status, run.owner, run.wake_at) == (status, None, scene.clock.now())
 
-    async def test_a_paused_run_stands_still_with_its_failure_and_waits(self, scene: Scene) -> None:
+    async def test_a_paused_run_keeps_its_failure_and_waits(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
         await scene.send("s1", "r1")
 
@@ -199,7 +199,7 @@ class EndSuite(StoreCase):
         assert (run.status, run.owner, run.wake_at, run.ended_at) == (status, None, None, scene.clock.now())
         assert (run.output, run.failure, run.revision) == (b"\x00out", b"\xffwhy", 2)
         history = await scene.history("r1")
-        # A failed run may be retried, and goes on with its loops where they were.
+        # A failed run may be retried, and then continues its loops where they were.
         kept = cursors if status is RunStatus.FAILED else ()
         assert (history.waits, history.cursors, len(history.entries)) == ((), kept, 1)
         assert (await scene.create("r2", key="k")).is_new
@@ -214,7 +214,7 @@ class EndSuite(StoreCase):
 
         assert [(await scene.run(run_id)).failure for run_id in ("r1", "r2")] == [b"why", b"new"]
 
-    async def test_a_failed_compensation_is_no_end(self, scene: Scene) -> None:
+    async def test_an_incomplete_rollback_is_not_an_end(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         turn = await scene.begin_child(parent, "r1", key="k")
         await parent.park(wait_child(FIRST))
@@ -242,7 +242,7 @@ class EndSuite(StoreCase):
         ],
         ids=str,
     )
-    async def test_an_impossible_end_is_refused_whole(self, scene: Scene, move: End) -> None:
+    async def test_an_invalid_end_writes_nothing(self, scene: Scene, move: End) -> None:
         turn = await scene.begin("r1")
         other = await scene.begin("r3")
         before = await snapshot(scene.store)
@@ -252,7 +252,7 @@ class EndSuite(StoreCase):
 
         assert await snapshot(scene.store) == before
 
-    async def test_a_successor_goes_on_in_the_same_transaction(self, scene: Scene) -> None:
+    async def test_the_successor_is_created_in_the_same_transaction(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
         started = scene.clock.now()
         scene.clock.advance(1)
@@ -283,7 +283,7 @@ class EndSuite(StoreCase):
         assert (run.last_seq, run.revision, run.epoch) == (2, 1, 0)
         assert not (await scene.claim_only("r2")).claimed.is_fresh
 
-    async def test_a_successor_keeps_the_parent_who_is_woken_by_the_last_of_the_chain(self, scene: Scene) -> None:
+    async def test_the_end_of_the_last_successor_wakes_the_parent(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         turn = await scene.begin_child(parent, "r1")
         await parent.park(wait_child(FIRST))
@@ -307,7 +307,7 @@ class EndSuite(StoreCase):
 
         assert await scene.create("r3", key="k", dedup=Span(60 * _SECOND)) == Created(RunId("r2"), is_new=False)
 
-    async def test_a_taken_id_cannot_succeed(self, scene: Scene) -> None:
+    async def test_a_successor_with_a_taken_id_is_rejected(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await scene.create("r2")
         before = await snapshot(scene.store)

@@ -1,4 +1,4 @@
-"""What operators do: resume, resume a rollback, retry."""
+"""Acts of operators: resume, resume a rollback, retry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ResumeSuite(StoreCase):
         assert await scene.store.views.list_audit(_R1) == [Audit(now, _R1, "resume", "ann", "paused", "pending", "")]
         assert (await scene.claim_only("r1")).fence.epoch == 2
 
-    async def test_a_paused_rollback_goes_on_undoing(self, scene: Scene) -> None:
+    async def test_a_resumed_rollback_continues(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.roll_back("failed", b"first")
         await turn.commit(move=Pause(b"second"))
@@ -63,7 +63,7 @@ class ResumeSuite(StoreCase):
 
         assert (await scene.run("r1")).stalls == 0
 
-    async def test_a_failed_rollback_is_resumed_as_often_as_it_fails(self, scene: Scene) -> None:
+    async def test_an_incomplete_rollback_can_be_resumed_again_and_again(self, scene: Scene) -> None:
         turn = await reach(scene, "r1", RunStatus.COMPENSATION_FAILED, has_undo=True)
         for epoch in (2, 3):
             scene.clock.advance(1)
@@ -112,7 +112,7 @@ class RetrySuite(StoreCase):
         again = await scene.claim_only("r1")
         assert (again.fence.epoch, again.claimed.is_fresh) == (2, False)
 
-    async def test_no_attempt_that_was_made_is_after_a_retry_though_the_clock_was_set_back(self, scene: Scene) -> None:
+    async def test_a_retry_is_later_than_every_attempt_even_if_the_clock_went_back(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         ahead = Instant(scene.clock.now() + 60_000_000)
         tried = (Attempt(place(0), 1, scene.clock.now(), b"{}", None), Attempt(place(0), 2, ahead, None, None))
@@ -122,7 +122,7 @@ class RetrySuite(StoreCase):
         assert await scene.store.runs.retry(_R1, by="ann")
         assert (await scene.run("r1")).retried_at == ahead
 
-    async def test_failed_entries_are_forgotten_at_the_failure_and_around_it_only(self, scene: Scene) -> None:
+    async def test_a_retry_deletes_failed_entries_at_the_failure_and_above_it_only(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         outer, charge, out = place(0), 1, place(2)
         scope = iteration(outer, 3)
@@ -143,7 +143,7 @@ class RetrySuite(StoreCase):
         await turn.commit(entries=(step(9, second),))
         assert (await scene.run("r1")).last_seq == 9
 
-    async def test_a_failure_without_a_place_forgets_nothing(self, scene: Scene) -> None:
+    async def test_a_failure_without_a_path_deletes_no_entries(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(names=("a",), entries=(_failed(1, place(0)),))
         await _fail(turn, "")
@@ -152,7 +152,7 @@ class RetrySuite(StoreCase):
 
         assert len((await scene.history("r1")).entries) == 1
 
-    async def test_a_run_whose_key_was_taken_since_is_not_retried(self, scene: Scene) -> None:
+    async def test_a_run_whose_key_was_taken_is_not_retried(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
         await turn.commit(names=("a",), entries=(_failed(1, place(0)),))
         await _fail(turn, "a")

@@ -1,4 +1,4 @@
-"""Events on their way out: written with their commit, handed out in order, kept until they are settled."""
+"""The outbox: events are written with their commit, handed out in order, and kept until they are settled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def emit(event_id: str, *sinks: str, **changes: Any) -> Emit:
 
 
 async def take(scene: Scene, sink: str = "s", *, keep: tuple[int, ...] = (), limit: int = 9) -> list[Batch]:
-    """What a sink is owed, as far as it is due."""
+    """Take what a sink is owed and is due."""
     return await scene.store.outbox.take(scene.incarnation, sink, limit=limit, batch_max=3, keep=keep)
 
 
@@ -40,12 +40,12 @@ def ids(batch: Batch | list[Owed]) -> list[str]:
 
 
 async def owed(scene: Scene, *, is_dead: bool = False) -> list[str]:
-    """Everything that is owed, or dead, as event and sink."""
+    """Everything that is owed, or all dead letters, as event and sink."""
     return [f"{one.event_id}>{one.sink}" for one in await scene.store.outbox.list_owed(is_dead=is_dead, limit=99)]
 
 
 async def settle(scene: Scene, batch: Batch, *, sent: int = 0, unsent: Span | bool | None = False) -> bool:
-    """The first `sent` events of a batch were sent; the next one was not, and is to be tried again or given up."""
+    """Settle a batch: its first `sent` events were sent; the next failed, and is retried or becomes a dead letter."""
     failed = None if unsent is False else Unsent(batch[sent].number, "no", Span(unsent) if unsent is not None else None)
     numbers = tuple(one.number for one in batch[:sent])
     [counts] = await scene.store.outbox.settle(scene.incarnation, [Settled(batch[0].number, numbers, failed)])
@@ -53,7 +53,7 @@ async def settle(scene: Scene, batch: Batch, *, sent: int = 0, unsent: Span | bo
 
 
 async def emitted(scene: Scene, *events: str, run_id: str = "r1", sinks: tuple[str, ...] = ("s",)) -> Turn:
-    """A run that has emitted these."""
+    """A run that has emitted these events."""
     turn = await scene.begin(run_id)
     await turn.commit(emits=tuple(emit(one, *sinks) for one in events))
     return turn
@@ -64,7 +64,7 @@ def _text(instant: Instant | None) -> str | None:
 
 
 class EmitSuite(StoreCase):
-    """`apply`: events are written with their commit, or not at all."""
+    """`apply`: events are written only with their commit."""
 
     async def test_an_event_is_owed_to_each_of_its_sinks_byte_by_byte(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
@@ -78,7 +78,7 @@ class EmitSuite(StoreCase):
         assert await take(scene, "u") == []
         assert await owed(scene) == ["e1>s", "e1>t"]
 
-    async def test_a_commit_that_is_repeated_owes_nothing_twice(self, scene: Scene) -> None:
+    async def test_a_repeated_commit_owes_events_once(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         commit = turn.next(emits=(emit("e1", "s"),))
 
@@ -96,7 +96,7 @@ class EmitSuite(StoreCase):
         assert (await turn.send(commit)).verdict is Verdict.FENCED
         assert await owed(scene) == []
 
-    async def test_a_commit_that_a_cancel_refuses_owes_nothing(self, scene: Scene) -> None:
+    async def test_a_commit_rejected_by_a_cancel_owes_nothing(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.record("a", undo=b"u")
         await scene.cancel("r1")
@@ -108,7 +108,7 @@ class EmitSuite(StoreCase):
         await turn.commit(emits=(emit("e1", "s"),), move=BeginRollback("cancelled", None))
         assert await owed(scene) == ["e1>s"]
 
-    async def test_a_commit_that_is_refused_owes_nothing(self, scene: Scene) -> None:
+    async def test_a_rejected_commit_owes_nothing(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
 
         with pytest.raises(ValueError, match="expects entry"):
@@ -124,7 +124,7 @@ class EmitSuite(StoreCase):
 
         assert [ids(batch) for batch in await take(scene)] == [["e1", "e2"]]
 
-    async def test_who_wrote_hears_that_something_is_owed(self, scene: Scene) -> None:
+    async def test_emitted_events_send_a_hint(self, scene: Scene) -> None:
         hints: list[Hint] = []
         turn = await scene.begin("r1")
         stop = scene.store.wakeups.listen(hints.append)
@@ -137,7 +137,7 @@ class EmitSuite(StoreCase):
 
 
 class TakeSuite(StoreCase):
-    """`take`: what is due, one worker at a time, in the order of the run."""
+    """`take`: due events, for one worker at a time, in the order of the run."""
 
     async def test_a_run_s_events_come_in_one_batch_in_their_order(self, scene: Scene) -> None:
         turn = await emitted(scene, "e2", "e1")
@@ -153,9 +153,7 @@ class TakeSuite(StoreCase):
         assert [ids(batch) for batch in await take(scene, limit=2)] == [["e2"], ["e3"]]
         assert [ids(batch) for batch in await take(scene, limit=0)] == []
 
-    async def test_what_one_worker_has_no_other_gets_nor_what_comes_behind_it(
-        self, scene: Scene, elsewhere: Scene
-    ) -> None:
+    async def test_no_other_worker_gets_a_taken_batch_or_later_events(self, scene: Scene, elsewhere: Scene) -> None:
         await elsewhere.register()
         turn = await emitted(scene, "e1")
         [batch] = await take(scene)
@@ -167,7 +165,7 @@ class TakeSuite(StoreCase):
 
         assert [ids(one) for one in await take(elsewhere)] == [["e2"]]
 
-    async def test_other_runs_and_other_sinks_are_not_held_up(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_other_runs_and_sinks_are_not_blocked(self, scene: Scene, elsewhere: Scene) -> None:
         await elsewhere.register()
         await emitted(scene, "e1", sinks=("s", "t"))
         await take(scene)
@@ -177,7 +175,7 @@ class TakeSuite(StoreCase):
         assert [ids(one) for one in await take(elsewhere)] == [["e2"]]
         assert [ids(one) for one in await take(elsewhere, "t")] == [["e1"]]
 
-    async def test_an_answer_that_was_lost_is_given_again(self, scene: Scene) -> None:
+    async def test_a_lost_answer_is_handed_out_again(self, scene: Scene) -> None:
         await emitted(scene, "e1")
         [lost] = await take(scene)
 
@@ -192,7 +190,7 @@ class TakeSuite(StoreCase):
         with pytest.raises(LeaseLostError):
             await take(scene)
 
-    async def test_what_a_dead_worker_had_is_due_when_it_is_rescued(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_a_rescue_makes_the_batches_of_dead_workers_due(self, scene: Scene, elsewhere: Scene) -> None:
         await emitted(scene, "e1", "e2")
         [batch] = await take(scene)
         await scene.lose_worker()
@@ -207,7 +205,7 @@ class TakeSuite(StoreCase):
         assert not await settle(scene, batch, sent=2)
         assert await owed(scene) == ["e1>s", "e2>s"]
 
-    async def test_what_a_worker_had_that_retires_is_due(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_a_retired_worker_leaves_its_batches_due(self, scene: Scene, elsewhere: Scene) -> None:
         await elsewhere.register()
         await emitted(scene, "e1")
         await take(scene)
@@ -223,16 +221,16 @@ class TakeSuite(StoreCase):
 
         answers = await asyncio.gather(*(take(one, limit=2) for _ in range(4) for one in (scene, elsewhere)))
 
-        # What one worker is given twice is still its own: a later call repeats what an earlier one had.
+        # A worker may get a batch twice: a later call repeats the batches of an earlier one.
         mine = {one.event_id for batches in answers[::2] for batch in batches for one in batch}
         theirs = {one.event_id for batches in answers[1::2] for batch in batches for one in batch}
         assert not mine & theirs
 
 
 class SettleSuite(StoreCase):
-    """`settle`: sent, to be tried again, given up, or given back."""
+    """`settle`: sent, to be retried, dead, or returned."""
 
-    async def test_what_was_sent_is_gone_and_the_next_is_due(self, scene: Scene) -> None:
+    async def test_sent_events_are_deleted_and_the_next_is_due(self, scene: Scene) -> None:
         await emitted(scene, "e1", "e2", "e3", "e4")
         [batch] = await take(scene)
 
@@ -244,7 +242,7 @@ class SettleSuite(StoreCase):
         assert await settle(scene, (last,), sent=1)
         assert await owed(scene) == []
 
-    async def test_a_failed_attempt_is_due_later_and_holds_up_what_comes_behind_it(self, scene: Scene) -> None:
+    async def test_a_failed_attempt_is_due_later_and_blocks_later_events(self, scene: Scene) -> None:
         await emitted(scene, "e1", "e2", "e3")
         [batch] = await take(scene)
 
@@ -257,7 +255,7 @@ class SettleSuite(StoreCase):
         assert (second.event_id, second.attempts, second.failure) == ("e2", 1, "no")
         assert (third.event_id, third.attempts) == ("e3", 0)
 
-    async def test_a_dead_letter_stands_in_nobody_s_way(self, scene: Scene) -> None:
+    async def test_a_dead_letter_blocks_no_other_event(self, scene: Scene) -> None:
         await emitted(scene, "e1", "e2")
         [batch] = await take(scene)
 
@@ -268,7 +266,7 @@ class SettleSuite(StoreCase):
         assert (dead.died_at, dead.attempts, dead.failure) == (scene.clock.now(), 1, "no")
         assert [ids(one) for one in await take(scene)] == [["e2"]]
 
-    async def test_a_batch_that_is_given_back_is_due_as_it_was(self, scene: Scene) -> None:
+    async def test_a_returned_batch_is_due_unchanged(self, scene: Scene) -> None:
         await emitted(scene, "e1", "e2")
         [batch] = await take(scene)
 
@@ -299,17 +297,17 @@ class SettleSuite(StoreCase):
         assert not await settle(scene, first, sent=1)
         assert await owed(scene) == ["e2>s"]
 
-    async def test_a_worker_that_is_not_known_settles_nothing(self, scene: Scene) -> None:
+    async def test_an_unknown_worker_settles_nothing(self, scene: Scene) -> None:
         await emitted(scene, "e1")
         [batch] = await take(scene)
         settled = [Settled(batch[0].number, (batch[0].number,))]
 
-        assert await scene.store.outbox.settle(Incarnation("nobody"), settled) == [False]
+        assert await scene.store.outbox.settle(Incarnation("unknown"), settled) == [False]
         assert await owed(scene) == ["e1>s"]
 
 
 class DeadLetterSuite(StoreCase):
-    """`replay` and `drop`: what people do with events that could not be sent."""
+    """`replay` and `drop`: what operators do with events that could not be sent."""
 
     async def _bury(self, scene: Scene, *events: str) -> Turn:
         turn = await emitted(scene, *events)
@@ -340,7 +338,7 @@ class DeadLetterSuite(StoreCase):
         assert await scene.store.outbox.next_due("s") == scene.clock.now()
         assert [ids(batch) for batch in await take(scene)] == [["e1"]]
 
-    async def test_what_is_dropped_is_gone_and_the_next_is_due(self, scene: Scene) -> None:
+    async def test_a_dropped_event_is_deleted_and_the_next_is_due(self, scene: Scene) -> None:
         await self._bury(scene, "e1")
         await emitted(scene, "e2", "e3", run_id="r2", sinks=("s", "t"))
 
@@ -351,7 +349,7 @@ class DeadLetterSuite(StoreCase):
         assert [ids(batch) for batch in await take(scene)] == [["e3"]]
         assert [act.verb for act in await scene.store.views.list_audit(RunId("r2"))] == ["drop_event"]
 
-    async def test_what_a_worker_has_is_not_dropped(self, scene: Scene) -> None:
+    async def test_a_taken_event_is_not_dropped(self, scene: Scene) -> None:
         await emitted(scene, "e1")
         await take(scene)
 
@@ -382,13 +380,13 @@ class DeadLetterSuite(StoreCase):
 
 
 class LifecycleSuite(StoreCase):
-    """`announce`: the end of a run is an event of its own, with no payload of the run."""
+    """`announce`: the end of a run is an event without payloads of the run."""
 
     async def _told(self, scene: Scene) -> list[tuple[str, str]]:
         return [(one.run_id, one.name) for one in await scene.store.outbox.list_owed(is_dead=False, limit=99)]
 
     @pytest.mark.parametrize("status", ANNOUNCED)
-    async def test_every_end_is_announced_with_what_is_no_secret(self, scene: Scene, status: RunStatus) -> None:
+    async def test_every_end_is_announced_without_payloads(self, scene: Scene, status: RunStatus) -> None:
         turn = await scene.begin("r1", key="k")
         if status is RunStatus.COMPENSATED:
             await turn.roll_back()
@@ -409,7 +407,7 @@ class LifecycleSuite(StoreCase):
             "ended_at": _text(run.ended_at),
         }
 
-    async def test_nothing_is_announced_unasked(self, scene: Scene) -> None:
+    async def test_nothing_is_announced_without_a_subscription(self, scene: Scene) -> None:
         await (await scene.begin("r1")).end()
         await scene.create("r2")
         await scene.cancel("r2")
@@ -429,7 +427,7 @@ class LifecycleSuite(StoreCase):
 
         assert await self._told(scene) == [("r3", "stepwell.run.completed")]
 
-    async def test_a_stalled_rollback_is_no_end(self, scene: Scene) -> None:
+    async def test_an_incomplete_rollback_is_not_announced(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.roll_back()
         await turn.commit(move=End(RunStatus.COMPENSATION_FAILED), announce=ALL)

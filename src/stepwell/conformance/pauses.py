@@ -1,4 +1,4 @@
-"""Pausing runs and workflows: what stands still, what goes on, and what nobody loses."""
+"""Pausing runs and workflows: what is paused, what continues, and what must not be lost."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def _hold(scene: Scene) -> Hold:
 
 
 class PauseSuite(StoreCase):
-    """`pause` of a run, and `resume` after it."""
+    """`pause` and `resume` of a run."""
 
-    async def test_a_run_that_nobody_owns_is_paused_at_once(self, scene: Scene) -> None:
+    async def test_a_run_without_an_owner_is_paused_at_once(self, scene: Scene) -> None:
         await scene.create("r1")
         before = await scene.run("r1")
         now = scene.clock.now()
@@ -60,7 +60,7 @@ class PauseSuite(StoreCase):
         assert await scene.store.views.list_audit(_R1) == acts
         assert await scene.claim() == []
 
-    async def test_whoever_paused_first_stays(self, scene: Scene) -> None:
+    async def test_the_first_pause_counts(self, scene: Scene) -> None:
         await scene.create("r1")
         await _pause(scene)
         before = await snapshot(scene.store)
@@ -68,7 +68,7 @@ class PauseSuite(StoreCase):
         assert not await _pause(scene, by="eve")
         assert await snapshot(scene.store) == before
 
-    async def test_a_waiting_run_keeps_its_waits_and_its_mail_does_not_wake_it(self, scene: Scene) -> None:
+    async def test_a_paused_run_keeps_its_waits_and_signals_do_not_wake_it(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         waits = (wait_signal("go"), wait_topic("news", at=place(1)))
         await turn.commit(names=("a", "b"), waits=waits, move=Park(None))
@@ -98,7 +98,7 @@ class PauseSuite(StoreCase):
         again = await scene.claim_only("r1")
         assert [outcome.run_id for outcome in again.claimed.inbox.children] == ["c1"]
 
-    async def test_an_owner_keeps_the_run_and_is_told_by_its_next_commit(self, scene: Scene) -> None:
+    async def test_an_owner_keeps_the_run_and_learns_of_the_pause_from_its_next_commit(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         now = scene.clock.now()
 
@@ -113,14 +113,14 @@ class PauseSuite(StoreCase):
         assert (await turn.record("b")).held
         assert (await scene.run("r1")).last_seq == 2
 
-    async def test_nobody_else_is_told(self, scene: Scene) -> None:
+    async def test_other_runs_are_not_held(self, scene: Scene) -> None:
         turn, other = await scene.begin("r1"), await scene.begin("r2")
         await _pause(scene)
 
         assert not (await other.record("a")).held
         assert (await turn.record("a")).held
 
-    async def test_a_repeated_commit_tells_it_again(self, scene: Scene) -> None:
+    async def test_a_repeated_commit_reports_the_pause_again(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await _pause(scene)
         commit = Commit(_R1, turn.fence, 1, move=Park(None), waits=(wait_signal(),))
@@ -132,7 +132,7 @@ class PauseSuite(StoreCase):
         assert not first[0].is_awake
 
     @pytest.mark.parametrize("move", [Park(None), Park(Instant(1)), Release(), Pause(b"why")])
-    async def test_whatever_gives_a_paused_run_up_leaves_it_paused(
+    async def test_every_release_of_a_held_run_leaves_it_paused(
         self, scene: Scene, move: Park | Release | Pause
     ) -> None:
         turn = await scene.begin("r1")
@@ -147,7 +147,7 @@ class PauseSuite(StoreCase):
         assert await _resume(scene)
         await scene.claim_only("r1")
 
-    async def test_a_paused_run_with_mail_is_not_awake_when_it_parks(self, scene: Scene) -> None:
+    async def test_a_held_run_with_signals_is_not_awake_when_it_waits(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await scene.send("s1", "r1")
         await _pause(scene)
@@ -158,7 +158,7 @@ class PauseSuite(StoreCase):
         assert (await scene.run("r1")).wake_at is None
 
     @pytest.mark.parametrize("way", ["rescue", "relinquish", "retire"])
-    async def test_a_worker_that_dies_or_leaves_leaves_it_paused(self, scene: Scene, way: str) -> None:
+    async def test_a_worker_that_dies_or_retires_leaves_a_held_run_paused(self, scene: Scene, way: str) -> None:
         turn = await scene.begin("r1")
         hold = _hold(scene)
         await _pause(scene)
@@ -175,7 +175,7 @@ class PauseSuite(StoreCase):
         assert (run.status, run.owner, run.wake_at, run.hold) == (RunStatus.PAUSED, None, None, hold)
         assert run.stalls == (1 if way == "rescue" else 0)
 
-    async def test_a_paused_run_that_takes_its_workers_down_keeps_both_reasons(self, scene: Scene) -> None:
+    async def test_a_held_run_that_crashes_workers_keeps_both_reasons(self, scene: Scene) -> None:
         await scene.begin("r1")
         await _pause(scene)
         await scene.lose_worker()
@@ -184,7 +184,7 @@ class PauseSuite(StoreCase):
         run = await scene.run("r1")
         assert (run.status, run.failure is not None, run.hold is not None) == (RunStatus.PAUSED, True, True)
 
-    async def test_resuming_a_run_that_is_still_owned_withdraws_the_pause(self, scene: Scene) -> None:
+    async def test_resuming_an_owned_run_removes_the_hold(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await _pause(scene)
         before = await scene.run("r1")
@@ -200,7 +200,7 @@ class PauseSuite(StoreCase):
             ("resume", "bob", "running", "running"),
         ]
 
-    async def test_who_only_lets_parked_runs_go_on_does_not_undo_a_pause(self, scene: Scene) -> None:
+    async def test_a_resume_without_even_if_held_keeps_the_pause(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(move=Pause(b"why"))
         assert await _pause(scene)
@@ -213,22 +213,22 @@ class PauseSuite(StoreCase):
         assert (run.status, run.hold, run.failure) == (RunStatus.PENDING, None, None)
 
     @pytest.mark.parametrize("status", _OTHERS)
-    async def test_what_does_not_go_forwards_is_not_paused(self, scene: Scene, status: RunStatus) -> None:
+    async def test_runs_that_are_ending_or_ended_are_not_paused(self, scene: Scene, status: RunStatus) -> None:
         await reach(scene, "r1", status, has_undo=True)
         before = await snapshot(scene.store)
 
         assert not await _pause(scene)
         assert await snapshot(scene.store) == before
 
-    async def test_neither_a_paused_rollback_nor_an_unknown_run_is(self, scene: Scene) -> None:
+    async def test_paused_rollbacks_and_unknown_runs_are_not_paused(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.roll_back("failed", b"first")
         await turn.commit(move=Pause(b"second"))
 
         assert not await _pause(scene)
-        assert not await _pause(scene, "nobody")
+        assert not await _pause(scene, "unknown")
 
-    async def test_an_end_and_a_rollback_clear_it(self, scene: Scene) -> None:
+    async def test_an_end_and_a_rollback_clear_the_hold(self, scene: Scene) -> None:
         ended, undoing = await scene.begin("r1"), await scene.begin("r2")
         await _pause(scene, "r1")
         await _pause(scene, "r2")
@@ -240,7 +240,7 @@ class PauseSuite(StoreCase):
         assert not (await undoing.record("a")).held
 
     @pytest.mark.parametrize("is_owned", [True, False])
-    async def test_a_cancel_clears_it(self, scene: Scene, is_owned: bool) -> None:
+    async def test_a_cancel_clears_the_hold(self, scene: Scene, is_owned: bool) -> None:
         await (scene.begin("r1") if is_owned else scene.create("r1"))
         await _pause(scene)
 
@@ -279,7 +279,7 @@ class PauseSuite(StoreCase):
         await scene.lose_worker(scene.incarnation)
         await scene.claim_only("r1")
 
-    async def test_renewing_a_lease_names_what_is_to_be_given_up(self, scene: Scene) -> None:
+    async def test_a_renewal_lists_the_runs_to_release(self, scene: Scene) -> None:
         await scene.begin("r1")
         await scene.begin("r2")
         await _pause(scene)
@@ -300,7 +300,7 @@ class WorkflowPauseSuite(StoreCase):
     """Pausing a workflow, or all of them."""
 
     @pytest.mark.parametrize("workflow", ["flow", None])
-    async def test_its_runs_are_not_claimed_until_it_is_resumed(self, scene: Scene, workflow: str | None) -> None:
+    async def test_runs_of_a_paused_workflow_are_not_claimed(self, scene: Scene, workflow: str | None) -> None:
         holds = scene.store.holds
         await scene.create("r1")
         now = scene.clock.now()
@@ -311,7 +311,7 @@ class WorkflowPauseSuite(StoreCase):
         assert await scene.claim() == []
         assert (await scene.run("r1")).status is RunStatus.PENDING
         assert await scene.store.views.next_wake(["flow@1"]) is None
-        assert (await scene.store.views.outlook(["flow@1"])).next_wake is None
+        assert (await scene.store.views.upcoming_work(["flow@1"])).next_wake is None
         assert not await holds.pause(workflow, by="eve", reason="")
 
         assert await holds.resume(workflow, by="bob")
@@ -326,14 +326,14 @@ class WorkflowPauseSuite(StoreCase):
         ]
         assert len(await holds.list_acts(limit=1)) == 1
 
-    async def test_other_workflows_go_on(self, scene: Scene) -> None:
+    async def test_other_workflows_continue(self, scene: Scene) -> None:
         await scene.store.holds.pause("flo", by="ann", reason="")
         await scene.store.holds.pause("flow@1", by="ann", reason="")
         await scene.create("r1")
 
         await scene.claim_only("r1")
 
-    async def test_each_hold_counts_for_itself(self, scene: Scene) -> None:
+    async def test_each_hold_is_separate(self, scene: Scene) -> None:
         holds = scene.store.holds
         await scene.create("r1")
         await holds.pause(None, by="ann", reason="")
@@ -346,7 +346,7 @@ class WorkflowPauseSuite(StoreCase):
         await scene.claim_only("r1")
 
     @pytest.mark.parametrize("workflow", ["flow", None])
-    async def test_no_transition_claims_them_in_passing(self, scene: Scene, workflow: str | None) -> None:
+    async def test_no_transition_claims_runs_of_a_paused_workflow(self, scene: Scene, workflow: str | None) -> None:
         waits = (wait_signal("go"), wait_topic("news", at=place(1)))
         for run_id in ("r1", "r2"):
             turn = await scene.begin(run_id)
@@ -375,7 +375,7 @@ class WorkflowPauseSuite(StoreCase):
 
         assert {turn.claimed.run.run_id for turn in await scene.claim()} == {"r1", "r2", "r4", "r5", "c1"}
 
-    async def test_what_is_paused_does_not_stand_before_less_urgent_work(self, scene: Scene) -> None:
+    async def test_paused_workflows_do_not_block_less_urgent_runs(self, scene: Scene) -> None:
         await scene.store.holds.pause("other", by="ann", reason="")
         await scene.create("r1", workflow="other", priority=9)
         claimant = scene.claimant()._replace(definitions=("flow@1", "other@1"))
@@ -384,7 +384,7 @@ class WorkflowPauseSuite(StoreCase):
 
         assert created.claimed is not None
 
-    async def test_an_owner_may_go_on_and_is_told(self, scene: Scene) -> None:
+    async def test_owners_may_continue_and_are_notified(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         heard: list[Hint] = []
         stop = scene.store.wakeups.listen(heard.append)
@@ -399,7 +399,7 @@ class WorkflowPauseSuite(StoreCase):
         assert await scene.claim() == []
         await scene.store.holds.resume("flow", by="ann")
 
-    async def test_whoever_waits_for_work_hears_that_there_is_some(self, scene: Scene) -> None:
+    async def test_a_resume_sends_a_ready_hint(self, scene: Scene) -> None:
         await scene.store.holds.pause("flow", by="ann", reason="")
         heard: list[Hint] = []
         stop = scene.store.wakeups.listen(heard.append)
@@ -408,7 +408,7 @@ class WorkflowPauseSuite(StoreCase):
 
         assert HintKind.READY in {hint.kind for hint in heard}
 
-    async def test_it_is_seen_by_other_processes(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_other_processes_see_the_pause(self, scene: Scene, elsewhere: Scene) -> None:
         await elsewhere.register()
         await scene.create("r1")
         await scene.store.holds.pause("flow", by="ann", reason="")

@@ -1,4 +1,4 @@
-"""How far long steps have come."""
+"""The progress of long steps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stepwell.stores.base.views import StepProgress
 
 
 def progress(number: int = 0, state: bytes | None = b"1", **changes: Any) -> Progress:
-    """How far the step under the run's n-th name has come."""
+    """The progress of the step with the run's n-th name."""
     return Progress(place(number), Instant(1_000), state)._replace(**changes)
 
 
 class ProgressSuite(StoreCase):
     """`apply` with progress, and `list_progress`."""
 
-    async def test_progress_is_kept_whole_and_replaced(self, scene: Scene) -> None:
+    async def test_progress_is_stored_completely_and_replaced(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         first = progress(0, b"\x00state", done=1, total=9, unit="rows", note="ä", turns=2)
         await turn.commit(names=("a", "b"), progress=(first, progress(1, None)))
@@ -54,7 +54,7 @@ class ProgressSuite(StoreCase):
         assert late.verdict is Verdict.FENCED
         assert await snapshot(scene.store) == before
 
-    async def test_a_lost_worker_keeps_none_after_its_run_was_rescued(self, scene: Scene) -> None:
+    async def test_a_worker_that_lost_its_run_stores_no_progress(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(names=("a",), progress=(progress(0),))
         await scene.lose_worker()
@@ -81,7 +81,7 @@ class ProgressSuite(StoreCase):
         assert await stalls_after(progress=(progress(0, b"2"),), move=Release()) == 1
         assert await stalls_after(progress=(progress(0, b"3"),), move=Release()) == 0
 
-    async def test_a_run_parked_for_now_is_ready_and_keeps_its_progress(self, scene: Scene) -> None:
+    async def test_a_run_that_waits_until_now_is_due_and_keeps_its_progress(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
 
         applied = await turn.commit(names=("a",), progress=(progress(0),), move=Park(scene.store.now()))
@@ -100,7 +100,7 @@ class ProgressSuite(StoreCase):
 
         assert (await scene.history("r1")).progress == (progress(0),)
 
-    async def test_a_cancel_of_a_run_that_nobody_holds_removes_it(self, scene: Scene) -> None:
+    async def test_a_cancel_of_an_unowned_run_deletes_progress(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(names=("a",), progress=(progress(0),), move=Release())
 
@@ -108,7 +108,7 @@ class ProgressSuite(StoreCase):
 
         assert (await scene.status("r1"), (await scene.history("r1")).progress) == (RunStatus.CANCELLED, ())
 
-    async def test_a_cancel_under_the_feet_of_a_worker_leaves_it(self, scene: Scene) -> None:
+    async def test_a_cancel_of_an_owned_run_keeps_progress(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.commit(names=("a",), progress=(progress(0),))
 
@@ -124,7 +124,7 @@ class ProgressSuite(StoreCase):
             if run_id != "r2":
                 await turn.commit(progress=(progress(0), progress(1, done=3)))
 
-        wanted = [RunId(name) for name in ("r3", "nobody", "r2", "r1", "r3")]
+        wanted = [RunId(name) for name in ("r3", "unknown", "r2", "r1", "r3")]
         listed = await scene.store.views.list_progress(wanted)
 
         def lines(run_id: str) -> list[StepProgress]:

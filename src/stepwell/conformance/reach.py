@@ -1,4 +1,4 @@
-"""Driving a run to any status."""
+"""Brings a run into any status."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _S = RunStatus
 
 
 async def reach(scene: Scene, run_id: str, status: RunStatus, *, has_undo: bool = False, is_owned: bool = True) -> Turn:
-    """A run with a key, in this status, with the turn that brought it there.
+    """A run with a key in this status, and the turn that brought it there.
 
-    Running, cancelling and compensating runs are still owned by that turn, the latter two only if `is_owned`.
+    That turn still owns running, cancelling and compensating runs, the latter two only if `is_owned`.
     """
     turn = await scene.begin(run_id, key=f"key of {run_id}")
     if has_undo:

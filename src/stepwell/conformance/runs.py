@@ -61,7 +61,7 @@ class RunSuite(StoreCase):
         assert await scene.create("r1", key="k") == Created(RunId("r1"), is_new=True)
         assert await snapshot(scene.store) == before
 
-    async def test_a_callers_taken_id_is_refused(self, scene: Scene) -> None:
+    async def test_a_taken_id_of_a_caller_is_rejected(self, scene: Scene) -> None:
         await scene.create("r1")
         before = await snapshot(scene.store)
 
@@ -95,7 +95,7 @@ class RunSuite(StoreCase):
         assert created == [Created(RunId("r1"), False), Created(RunId("r1"), False, False, is_duplicate_id=True)]
         assert await snapshot(scene.store) == before
 
-    async def test_an_active_run_answers_for_its_key(self, scene: Scene) -> None:
+    async def test_an_active_run_is_returned_for_its_key(self, scene: Scene) -> None:
         await scene.create("r1", key="k")
         before = await snapshot(scene.store)
 
@@ -103,14 +103,14 @@ class RunSuite(StoreCase):
         assert await scene.create("r3", key="k", input=b"other") == Created(RunId("r1"), is_new=False, same_input=False)
         assert await snapshot(scene.store) == before
 
-    async def test_keys_meet_in_their_normal_spelling(self, scene: Scene) -> None:
+    async def test_keys_are_compared_in_normal_form(self, scene: Scene) -> None:
         await scene.create("r1", key=normal_key(" Straße-É "))
 
         again = await scene.create("r2", key=normal_key("STRASSE-E\u0301"))
 
         assert again == Created(RunId("r1"), is_new=False)
 
-    async def test_runs_without_a_key_never_meet(self, scene: Scene) -> None:
+    async def test_runs_without_a_key_never_conflict(self, scene: Scene) -> None:
         assert (await scene.create("r1")).is_new
         assert await scene.create("r2") == Created(RunId("r2"), is_new=True)
 
@@ -119,7 +119,7 @@ class RunSuite(StoreCase):
 
         assert await scene.create("r2", key="k") == Created(RunId("r2"), is_new=True)
 
-    async def test_an_ended_run_answers_within_the_dedup_window(self, scene: Scene) -> None:
+    async def test_an_ended_run_is_returned_within_the_dedup_window(self, scene: Scene) -> None:
         await (await scene.begin("r1", key="k")).end()
         scene.clock.advance("59s")
 
@@ -127,7 +127,7 @@ class RunSuite(StoreCase):
         scene.clock.advance("1s")
         assert await scene.create("r3", key="k", dedup=_MINUTE) == Created(RunId("r3"), is_new=True)
 
-    async def test_the_run_that_ended_last_answers_within_the_dedup_window(self, scene: Scene) -> None:
+    async def test_the_run_that_ended_last_is_returned_within_the_dedup_window(self, scene: Scene) -> None:
         await (await scene.begin("r2", key="k")).end()
         scene.clock.advance(1)
         await (await scene.begin("r1", key="k")).end(RunStatus.FAILED)
@@ -148,7 +148,7 @@ class RunSuite(StoreCase):
         ]
         assert await scene.store.views.find("r3") is None
 
-    async def test_a_big_batch_and_a_big_input_are_no_limit(self, scene: Scene) -> None:
+    async def test_large_batches_and_inputs_are_stored(self, scene: Scene) -> None:
         ids = [RunId(f"r{n:04}") for n in range(2_500)]
         big = bytes(range(256)) * 4_096
 
@@ -161,7 +161,7 @@ class RunSuite(StoreCase):
         assert len(await scene.claim(limit=2_000)) == 2_000
         assert len(await scene.store.runs.relinquish(scene.incarnation, ids[100:])) == 100
 
-    async def test_creating_nothing_is_nothing(self, scene: Scene) -> None:
+    async def test_creating_no_runs_does_nothing(self, scene: Scene) -> None:
         assert await scene.store.runs.create([]) == []
 
     async def test_a_new_run_is_claimed_with_its_creation(self, scene: Scene) -> None:
@@ -189,9 +189,7 @@ class RunSuite(StoreCase):
         assert [one.run_id for one in created if one.claimed] == ["r3"]
         assert [await scene.status(run) for run in ("r1", "r2", "r4")] == [RunStatus.PENDING] * 3
 
-    async def test_a_delayed_run_is_not_claimed_with_its_creation_though_its_deadline_is_over(
-        self, scene: Scene
-    ) -> None:
+    async def test_a_delayed_run_with_a_passed_deadline_is_not_claimed_with_its_creation(self, scene: Scene) -> None:
         late: dict[str, Any] = {"delay": Span(1), "deadline_at": scene.clock.now()}
         turn = await scene.begin("r1")
 
@@ -209,7 +207,7 @@ class RunSuite(StoreCase):
         scene.clock.advance(10)
 
         created = await scene.store.runs.create([new_run("r1")], scene.claimant())
-        unknown = await scene.store.runs.create([new_run("r2")], scene.claimant("nobody"))
+        unknown = await scene.store.runs.create([new_run("r2")], scene.claimant("unknown"))
 
         assert created == [Created(RunId("r1"), is_new=True)]
         assert unknown == [Created(RunId("r2"), is_new=True)]
@@ -224,7 +222,7 @@ class RunSuite(StoreCase):
 
 
 class ClaimSuite(StoreCase):
-    """`claim`, and what it hands over."""
+    """`claim`, and what it returns."""
 
     async def test_a_claim_owns_the_run_under_a_new_epoch(self, scene: Scene) -> None:
         await scene.create("r1")
@@ -281,12 +279,12 @@ class ClaimSuite(StoreCase):
 
         assert [one.run.run_id for one in claimed] == ["r2", "r3", "r1"]
 
-    async def test_a_claim_without_a_live_lease_is_refused_and_changes_nothing(self, scene: Scene) -> None:
+    async def test_a_claim_without_a_live_lease_is_rejected(self, scene: Scene) -> None:
         await scene.create("r1")
         before = await snapshot(scene.store)
 
         with pytest.raises(LeaseLostError):
-            await scene.claim("nobody")
+            await scene.claim("unknown")
         scene.clock.advance(10)
         with pytest.raises(LeaseLostError):
             await scene.claim()
@@ -318,11 +316,11 @@ class ClaimSuite(StoreCase):
         await (await scene.begin("r1")).record("a")
         await (await scene.begin("r2")).record("b")
 
-        loaded = await scene.store.runs.load([RunId("r2"), RunId("nobody"), RunId("r1")])
+        loaded = await scene.store.runs.load([RunId("r2"), RunId("unknown"), RunId("r1")])
 
         assert [history.names for history in loaded] == [("b",), (), ("a",)]
         assert loaded[1] == History()
-        assert await scene.store.runs.inbox(RunId("nobody")) == Inbox()
+        assert await scene.store.runs.inbox(RunId("unknown")) == Inbox()
 
     async def test_another_process_sees_and_claims_what_this_one_created(self, scene: Scene, elsewhere: Scene) -> None:
         await elsewhere.register()

@@ -1,4 +1,4 @@
-"""How the suite drives a store: workers that claim, and turns that number their commits."""
+"""Drives a store for the suite: workers that claim, and turns that number their commits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def step(seq: int, at: Location, **changes: Any) -> Entry:
 
 
 def wait_signal(*names: str, at: Location = FIRST) -> Wait:
-    """A wait for a signal of one of these names, or of any."""
+    """A wait for a signal with one of these names, or for any signal."""
     return Wait(at, WaitKind.SIGNAL, 1, None, names)
 
 
@@ -92,7 +92,7 @@ class Turn:
         return Commit(self.run_id, self.fence, self.number + 1, **parts)
 
     async def send(self, commit: Commit, claimant: Claimant | None = None) -> Applied:
-        """Apply one commit, and count it if it was applied."""
+        """Send one commit, and count it if it was applied."""
         [applied] = await self._store.runs.apply([commit], claimant)
         if applied.verdict is Verdict.APPLIED and commit.number == self.number + 1:
             self.number += 1
@@ -104,12 +104,12 @@ class Turn:
         return await self.send(self.next(**parts), claimant)
 
     async def record(self, name: str, **changes: Any) -> Applied:
-        """Record the next step under the next name; only for runs whose names and entries go together."""
+        """Record the next step under the next name; only for runs with one name per entry."""
         seq = self.seq + 1
         return await self.commit(names=(name,), entries=(step(seq, place(seq - 1), **changes),))
 
     async def park(self, *waits: Wait, wake_at: Instant | None = None) -> Applied:
-        """Give the run up until one of the waits is satisfied."""
+        """Release the run until one of the waits is satisfied."""
         return await self.commit(waits=waits, move=Park(wake_at))
 
     async def end(self, status: RunStatus = RunStatus.COMPLETED, **parts: Any) -> Applied:
@@ -117,12 +117,12 @@ class Turn:
         return await self.commit(move=End(status, **parts))
 
     async def roll_back(self, cause: str = "failed", failure: bytes | None = None, undo_floor: int = 0) -> Applied:
-        """Begin to compensate."""
+        """Begin the rollback."""
         return await self.commit(move=BeginRollback(cause, failure, undo_floor))
 
 
 class Scene:
-    """A store, its clock, and one registered worker, with the everyday verbs in short."""
+    """A store, its clock, and one registered worker, with short forms of the common operations."""
 
     def __init__(self, store: Store, clock: ManualClock, worker: str = "w1") -> None:
         self.store = store
@@ -130,12 +130,12 @@ class Scene:
         self.incarnation = Incarnation(worker)
 
     async def register(self, worker: str | None = None, *definitions: str) -> Worker:
-        """A worker with a lease of ten seconds."""
+        """Register a worker with a lease of ten seconds."""
         name = worker or self.incarnation
         return await self.store.workers.register(NewWorker(Incarnation(name), name, LEASE, definitions or (FLOW,)))
 
     def claimant(self, worker: str | None = None, *, limit: int = 100, ahead: Duration = 0) -> Claimant:
-        """Who claims."""
+        """The claimant for a worker."""
         return Claimant(Incarnation(worker or self.incarnation), limit, (FLOW,), span(ahead))
 
     async def create(self, run_id: str, **changes: Any) -> Created:
@@ -144,12 +144,12 @@ class Scene:
         return created
 
     async def claim(self, worker: str | None = None, *, limit: int = 100, ahead: Duration = 0) -> list[Turn]:
-        """Claim what is due, or waits and will be before long."""
+        """Claim due runs, and waiting runs that will be due within `ahead`."""
         claimed = await self.store.runs.claim(self.claimant(worker, limit=limit, ahead=ahead))
         return [Turn(self.store, one) for one in claimed]
 
     async def claim_only(self, run_id: str, worker: str | None = None) -> Turn:
-        """Claim what is due, which must be this run alone."""
+        """Claim due runs; this run must be the only one."""
         turns = await self.claim(worker)
         assert [turn.run_id for turn in turns] == [run_id]
         return turns[0]
@@ -177,7 +177,7 @@ class Scene:
         return published
 
     async def waiting(self, run_id: str, *waits: Wait, **changes: Any) -> Turn:
-        """A run that is parked with these waits."""
+        """A run that waits, with these waits."""
         turn = await self.begin(run_id, **changes)
         await turn.park(*waits)
         return turn
@@ -187,7 +187,7 @@ class Scene:
         return [event.payload.decode() for event in (await self.store.runs.inbox(RunId(run_id))).events]
 
     async def kept(self, topic: str | None = None) -> list[str]:
-        """The payloads of what topics keep, oldest first."""
+        """The payloads of kept events, oldest first."""
         return [event.payload.decode() for event in await self.store.views.list_events(limit=99, topic=topic)]
 
     async def cancel(self, run_id: str, *, compensate: bool = True, reason: str = "", by: str = "") -> Cancelled:
@@ -205,7 +205,7 @@ class Scene:
         return (await self.run(run_id)).status
 
     async def history(self, run_id: str) -> History:
-        """What is recorded of the run."""
+        """The recorded history of the run."""
         [history] = await self.store.runs.load([RunId(run_id)])
         return history
 
@@ -214,7 +214,7 @@ class Scene:
         return [signal.payload.decode() for signal in (await self.store.runs.inbox(RunId(run_id))).signals]
 
     async def lose_worker(self, *keep: str) -> None:
-        """Let every lease run out but those of the workers to keep."""
+        """Let every lease expire except those of the workers to keep."""
         self.clock.advance(6)
         for worker in keep:
             await self.store.workers.renew(Incarnation(worker), LEASE)

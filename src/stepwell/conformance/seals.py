@@ -1,4 +1,4 @@
-"""Closed stores: nothing of them changes, by whatever handle."""
+"""Closed stores: no handle can change them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stepwell.model.outbox import Settled
 from stepwell.model.signals import Redelivery
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Fence, NewWorker
-from stepwell.stores.base.parcels import PackedRun
+from stepwell.stores.base.packed_items import PackedRun
 from stepwell.stores.base.transfers import Seal, SealKind
 
 _R1, _W1 = RunId("r1"), Incarnation("w1")
@@ -60,7 +60,7 @@ WRITES: dict[str, _Act] = {
 
 
 async def close(scene: Scene, kind: SealKind) -> Seal:
-    """Seal a store in one of the ways, and find it so."""
+    """Seal a store with one kind of seal, and check it."""
     transfers = scene.store.transfers
     if kind is SealKind.ARRIVING:
         await transfers.expect("t1", "there", since=scene.clock.now())
@@ -75,7 +75,7 @@ async def close(scene: Scene, kind: SealKind) -> Seal:
 
 
 class SealSuite(StoreCase):
-    """`seal`, `release`, `unseal`: a store that is closed, and how it is opened again."""
+    """`seal`, `release`, `unseal`: closing a store and opening it again."""
 
     @pytest_asyncio.fixture
     async def rest(self, scene: Scene) -> Scene:
@@ -87,7 +87,7 @@ class SealSuite(StoreCase):
     @pytest.mark.parametrize("is_elsewhere", [False, True])
     @pytest.mark.parametrize("kind", [SealKind.LEAVING, SealKind.LEFT])
     @pytest.mark.parametrize("name", list(WRITES))
-    async def test_a_closed_store_changes_by_no_write(
+    async def test_no_write_changes_a_closed_store(
         self, rest: Scene, elsewhere: Scene, name: str, kind: SealKind, is_elsewhere: bool
     ) -> None:
         await elsewhere.store.views.find("r1")
@@ -108,7 +108,7 @@ class SealSuite(StoreCase):
         with pytest.raises(StoreSealedError if has_any else TransactionsUnsupportedError):
             await rest.store.transactions.run(lambda tx: tx.execute("create table coins (n integer)"))
 
-    async def test_nothing_is_closed_while_a_worker_lives_and_it_is_named(self, scene: Scene) -> None:
+    async def test_a_store_with_a_live_worker_is_not_closed(self, scene: Scene) -> None:
         await scene.begin("r1")
         before = await snapshot(scene.store)
 
@@ -119,7 +119,7 @@ class SealSuite(StoreCase):
         assert await scene.store.transfers.find_seal() is None
         assert await snapshot(scene.store) == before
 
-    async def test_what_the_dead_had_is_free_with_a_stall_counted(self, scene: Scene) -> None:
+    async def test_sealing_frees_the_runs_of_dead_workers_with_a_stall(self, scene: Scene) -> None:
         await scene.begin("r1")
         await scene.lose_worker()
 
@@ -129,7 +129,7 @@ class SealSuite(StoreCase):
         assert (run.status, run.owner, run.stalls, run.wake_at) == (RunStatus.PENDING, None, 1, scene.clock.now())
         assert await scene.store.views.list_workers() == []
 
-    async def test_sealing_again_changes_nothing_and_another_transfer_is_refused(self, rest: Scene) -> None:
+    async def test_a_repeated_seal_changes_nothing_and_another_transfer_is_rejected(self, rest: Scene) -> None:
         seal = await rest.store.transfers.seal("t1", "there")
         rest.clock.advance("1s")
 
@@ -145,7 +145,7 @@ class SealSuite(StoreCase):
             await rest.store.transfers.release("t2")
         assert await rest.store.transfers.find_seal() == seal
 
-    async def test_an_unsealed_store_goes_on_as_it_was(self, rest: Scene, elsewhere: Scene) -> None:
+    async def test_an_unsealed_store_continues_unchanged(self, rest: Scene, elsewhere: Scene) -> None:
         before = await snapshot(rest.store)
         await rest.store.transfers.seal("t1", "there")
 
@@ -157,7 +157,7 @@ class SealSuite(StoreCase):
         assert (await rest.send("s1", "r1")).woke
         assert await elsewhere.mail("r1") == ["s1"]
 
-    async def test_what_has_left_never_comes_back(self, rest: Scene) -> None:
+    async def test_a_released_store_is_never_opened_again(self, rest: Scene) -> None:
         await rest.store.transfers.seal("t1", "there")
         seal = await rest.store.transfers.release("t1")
 
@@ -173,9 +173,7 @@ class SealSuite(StoreCase):
         with pytest.raises(TransferError):
             await rest.store.transfers.release("t1")
 
-    async def test_what_was_acknowledged_is_packed_and_what_was_refused_is_not(
-        self, rest: Scene, elsewhere: Scene
-    ) -> None:
+    async def test_only_acknowledged_writes_are_packed(self, rest: Scene, elsewhere: Scene) -> None:
         async def start(run_id: str) -> bool:
             await asyncio.sleep(0)
             try:
@@ -187,5 +185,5 @@ class SealSuite(StoreCase):
         *started, _ = await asyncio.gather(*map(start, names), rest.store.transfers.seal("t1", "there"))
 
         packed = [one.run.run_id for one in await pack_all(rest.store) if isinstance(one, PackedRun)]
-        # In whatever order they were created: they were asked for at once.
+        # In any order: they were requested concurrently.
         assert sorted(packed) == sorted(["r1", *(name for name, is_new in zip(names, started, strict=True) if is_new)])

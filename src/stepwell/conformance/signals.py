@@ -1,4 +1,4 @@
-"""Delivering signals: none lost, none doubled, in order."""
+"""Delivering signals: none lost, none duplicated, in order."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class SignalSuite(StoreCase):
 
         assert (await scene.send("s1", "r1")).run_id == "r1"
 
-    async def test_nobody_is_missing_and_nothing_is_stored(self, scene: Scene) -> None:
+    async def test_a_signal_without_a_run_is_missing_and_not_stored(self, scene: Scene) -> None:
         await (await scene.begin("r1", key="k")).end()
         before = await snapshot(scene.store)
 
-        for target in ("r1", "k", "nobody"):
+        for target in ("r1", "k", "unknown"):
             assert await scene.send(f"to-{target}", target) == Delivered(Delivery.MISSING)
         assert await snapshot(scene.store) == before
 
-    async def test_an_ended_run_named_by_its_id_is_missing_even_if_held_for(self, scene: Scene) -> None:
+    async def test_a_signal_to_the_id_of_an_ended_run_is_missing_and_not_held(self, scene: Scene) -> None:
         await (await scene.begin("r1", key="k")).end()
 
         assert await scene.send("s1", "r1", hold=True) == Delivered(Delivery.MISSING)
@@ -104,7 +104,7 @@ class SignalSuite(StoreCase):
 
         assert await scene.mail("r1") == ["s2", "s4"]
 
-    async def test_delivering_nothing_is_nothing(self, scene: Scene) -> None:
+    async def test_delivering_no_signals_does_nothing(self, scene: Scene) -> None:
         assert await scene.store.signals.deliver([]) == ([], [])
 
 
@@ -159,7 +159,7 @@ class HoldSuite(StoreCase):
         assert await scene.mail("r1") == []
         assert len(await scene.store.views.list_held(limit=9)) == 1
 
-    async def test_a_continued_run_passes_signals_on_along_the_chain(self, scene: Scene) -> None:
+    async def test_a_continued_run_passes_signals_on_to_its_successor(self, scene: Scene) -> None:
         turn = await scene.begin("r1", key="k")
         for successor in ("r2", "r3"):
             await turn.commit(move=End(RunStatus.CONTINUED, successor=new_run(successor)))

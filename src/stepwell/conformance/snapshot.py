@@ -1,4 +1,4 @@
-"""Everything a store shows of itself, in one comparable value."""
+"""Everything that a store shows, as one comparable value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs are started: by priority, with deadlines, replacing others, debounced, and tied to a parent."""
+"""Options of starts: priorities, deadlines, replacing, debouncing, and children that are tied to their parent."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _QUIET, _MAX_WAIT = Span(2 * _SECOND), Span(5 * _SECOND)
 
 
 class PrioritySuite(StoreCase):
-    """Higher first, in every way to a claim."""
+    """The highest priority first, in every kind of claim."""
 
-    async def test_what_was_asked_for_is_kept(self, scene: Scene) -> None:
+    async def test_the_options_of_a_start_are_stored(self, scene: Scene) -> None:
         deadline = Instant(scene.clock.now() + _SECOND)
         tags = (("team", "payments"), ("vip", ""))
 
@@ -53,7 +53,7 @@ class PrioritySuite(StoreCase):
 
         assert claimed.run.run_id == "b"
 
-    async def test_what_is_not_due_is_not_claimed_however_urgent(self, scene: Scene) -> None:
+    async def test_an_urgent_run_is_not_claimed_before_it_is_due(self, scene: Scene) -> None:
         await scene.create("later", priority=9, delay=_SECOND)
         due = scene.clock.now()
         await scene.create("now", priority=1)
@@ -124,16 +124,16 @@ class PrioritySuite(StoreCase):
 
 
 class DeadlineSuite(StoreCase):
-    """By its deadline a run has ended, or it is due."""
+    """At its deadline a run has ended or is due."""
 
-    async def test_a_delayed_run_is_due_at_its_deadline_at_the_latest(self, scene: Scene) -> None:
+    async def test_a_delayed_run_is_due_no_later_than_its_deadline(self, scene: Scene) -> None:
         deadline = Instant(scene.clock.now() + _SECOND)
         await scene.create("r1", delay=_MAX_WAIT, deadline_at=deadline)
 
         assert (await scene.run("r1")).wake_at == deadline
 
     @pytest.mark.parametrize("wake_in", [None, 5])
-    async def test_a_parked_run_is_due_at_its_deadline_at_the_latest(self, scene: Scene, wake_in: int | None) -> None:
+    async def test_a_waiting_run_is_due_no_later_than_its_deadline(self, scene: Scene, wake_in: int | None) -> None:
         deadline = Instant(scene.clock.now() + _SECOND)
         turn = await scene.begin("r1", deadline_at=deadline)
         wake_at = None if wake_in is None else Instant(scene.clock.now() + wake_in * _SECOND)
@@ -190,7 +190,7 @@ class DeadlineSuite(StoreCase):
 
         assert (await scene.history("r1")).waits == (wait,)
 
-    async def test_a_retry_forgets_a_deadline_that_has_passed(self, scene: Scene) -> None:
+    async def test_a_retry_clears_a_passed_deadline(self, scene: Scene) -> None:
         deadline = Instant(scene.clock.now() + _SECOND)
         for run_id, late in (("r1", deadline), ("r2", Instant(deadline + _SECOND))):
             turn = await scene.begin(run_id, deadline_at=late)
@@ -250,7 +250,7 @@ class ConflictSuite(StoreCase):
         assert (await old.end(RunStatus.CANCELLED)).verdict is Verdict.APPLIED
         assert (await scene.run("k")).run_id == "r2"
 
-    async def test_a_replaced_run_that_ends_late_does_not_answer_for_the_key(self, scene: Scene) -> None:
+    async def test_a_replaced_run_is_not_returned_for_the_key(self, scene: Scene) -> None:
         old = await scene.begin("r1", key="k")
         await old.record("a", undo=b"u")
         [created] = await scene.store.runs.create(
@@ -264,7 +264,7 @@ class ConflictSuite(StoreCase):
 
         assert (await scene.create("r3", key="k", dedup=Span(60 * _SECOND))).run_id == "r2"
 
-    async def test_a_run_that_is_undoing_already_only_loses_its_key(self, scene: Scene) -> None:
+    async def test_a_run_that_is_rolling_back_only_loses_its_key(self, scene: Scene) -> None:
         old = await scene.begin("r1", key="k")
         await old.record("a", undo=b"u")
         await old.roll_back("failed", b"why")
@@ -305,13 +305,13 @@ class ConflictSuite(StoreCase):
 
 
 class DebounceSuite(StoreCase):
-    """Starts that wait until it is quiet."""
+    """Starts that wait until no call has come for a while."""
 
     async def _call(self, scene: Scene, run_id: str, input: bytes = b"1") -> Debounced:
         new = new_run(run_id, key="k", input=input)
         return await scene.store.runs.debounce(new, quiet=_QUIET, max_wait=_MAX_WAIT)
 
-    async def test_the_last_input_begins_when_it_was_quiet(self, scene: Scene) -> None:
+    async def test_the_run_begins_with_the_last_input_after_the_quiet_time(self, scene: Scene) -> None:
         assert await self._call(scene, "r1", b"1") == Debounced(RunId("r1"), is_new=True)
         scene.clock.advance("1500ms")
         assert await self._call(scene, "r1", b"2") == Debounced(RunId("r1"), is_new=False)
@@ -323,7 +323,7 @@ class DebounceSuite(StoreCase):
 
         assert (turn.claimed.run.input, turn.claimed.run.debounced_until) == (b"2", None)
 
-    async def test_it_begins_after_the_longest_wait_however_often_it_is_called(self, scene: Scene) -> None:
+    async def test_the_run_begins_after_max_wait_even_if_calls_continue(self, scene: Scene) -> None:
         for number in range(5):
             assert await scene.claim() == []
             await self._call(scene, "r1", b"%d" % number)
@@ -332,7 +332,7 @@ class DebounceSuite(StoreCase):
         turn = await scene.claim_only("r1")
         assert turn.claimed.run.input == b"4"
 
-    async def test_a_call_for_another_id_is_told_the_planned_one(self, scene: Scene) -> None:
+    async def test_a_call_with_another_id_returns_the_planned_run(self, scene: Scene) -> None:
         await self._call(scene, "r1")
         before = await snapshot(scene.store)
 
@@ -340,7 +340,7 @@ class DebounceSuite(StoreCase):
 
         assert await snapshot(scene.store) == before
 
-    async def test_a_call_after_it_began_is_never_taken_for_done(self, scene: Scene) -> None:
+    async def test_a_call_after_the_run_began_is_stale_if_its_input_differs(self, scene: Scene) -> None:
         await self._call(scene, "r1", b"1")
         scene.clock.advance(2)
         await scene.claim_only("r1")
@@ -370,7 +370,7 @@ class DebounceSuite(StoreCase):
         assert (await scene.create("r2", key="k")).run_id == "r1"
 
     @pytest.mark.parametrize("ended_by", ["end", "cancel", "continue"])
-    async def test_it_waits_for_the_end_of_the_run_that_has_the_key(self, scene: Scene, ended_by: str) -> None:
+    async def test_a_planned_run_waits_for_the_end_of_the_run_with_the_key(self, scene: Scene, ended_by: str) -> None:
         holder = await scene.begin("r1", key="k")
         await self._call(scene, "r2")
         scene.clock.advance(2)
@@ -389,7 +389,7 @@ class DebounceSuite(StoreCase):
 
         await scene.claim_only("r2")
 
-    async def test_one_that_has_to_wait_makes_room_for_others_of_its_priority(self, scene: Scene) -> None:
+    async def test_a_planned_run_that_must_wait_does_not_block_others(self, scene: Scene) -> None:
         await scene.begin("r1", key="k")
         await self._call(scene, "r2")
         scene.clock.advance(2)
@@ -398,7 +398,7 @@ class DebounceSuite(StoreCase):
 
         assert [turn.run_id for turn in await scene.claim(limit=1)] == ["plain"]
 
-    async def test_the_end_of_the_holder_does_not_cut_the_quiet_short(self, scene: Scene) -> None:
+    async def test_the_end_of_the_run_with_the_key_does_not_shorten_the_quiet_time(self, scene: Scene) -> None:
         holder = await scene.begin("r1", key="k")
         await self._call(scene, "r2")
         scene.clock.advance(1)
@@ -409,7 +409,7 @@ class DebounceSuite(StoreCase):
         scene.clock.advance(1)
         await scene.claim_only("r2")
 
-    async def test_a_planned_run_that_is_cancelled_makes_room(self, scene: Scene) -> None:
+    async def test_a_cancelled_planned_run_allows_a_new_one(self, scene: Scene) -> None:
         await self._call(scene, "r1")
 
         assert (await scene.cancel("r1")).changed
@@ -451,7 +451,7 @@ class TiedSuite(StoreCase):
         return [one for one in ("tied", "spawned", "free", "gone") if await scene.status(one) in TERMINAL]
 
     @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED])
-    async def test_the_end_of_a_parent_cancels_those_that_are_tied(self, scene: Scene, status: RunStatus) -> None:
+    async def test_the_end_of_a_parent_cancels_tied_children(self, scene: Scene, status: RunStatus) -> None:
         await self._family(scene)
 
         await self.parent.end(status)
@@ -459,7 +459,7 @@ class TiedSuite(StoreCase):
         assert await self._ended(scene) == ["tied", "spawned"]
         assert (await scene.run("tied")).parent == (RunId("p1"), place(0), False, True)
 
-    async def test_a_rollback_cancels_them_when_it_begins(self, scene: Scene) -> None:
+    async def test_the_begin_of_a_rollback_cancels_tied_children(self, scene: Scene) -> None:
         await self._family(scene)
         await self.parent.commit(move=None)
 
@@ -475,14 +475,14 @@ class TiedSuite(StoreCase):
         assert cancelled.runs == ("p1", "tied", "spawned", "free")
         assert await self._ended(scene) == ["tied", "spawned", "free"]
 
-    async def test_continuing_is_an_end_too(self, scene: Scene) -> None:
+    async def test_continuing_cancels_tied_children(self, scene: Scene) -> None:
         await self._family(scene)
 
         await self.parent.commit(move=End(RunStatus.CONTINUED, successor=new_run("p2")))
 
         assert await self._ended(scene) == ["tied", "spawned"]
 
-    async def test_a_tied_child_takes_its_own_family_along(self, scene: Scene) -> None:
+    async def test_a_tied_child_is_cancelled_with_its_descendants(self, scene: Scene) -> None:
         parent = await scene.begin("p1")
         new = child_of("p1", "c1", FIRST)
         assert new.parent is not None

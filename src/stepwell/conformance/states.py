@@ -25,7 +25,7 @@ def _same(*statuses: RunStatus) -> dict[RunStatus, RunStatus]:
     return {status: status for status in statuses}
 
 
-# What each move of the owner makes of a run; from any other status it changes nothing.
+# The status after each move of the owner; from any other status the move changes nothing.
 _MOVES: dict[str, tuple[Move, dict[RunStatus, RunStatus]]] = {
     "park": (Park(None), {_S.RUNNING: _S.WAITING, _S.COMPENSATING: _S.COMPENSATING}),
     "release": (Release(), {_S.RUNNING: _S.PENDING} | _same(_S.CANCELLING, _S.COMPENSATING)),
@@ -59,7 +59,7 @@ async def _quarantine(scene: Scene) -> None:
     await scene.rescue(stalls_max=1)
 
 
-# What anybody else makes of a run. Owned are only those that are running, cancelling and compensating.
+# The status after each act of another process. Only running, cancelling and compensating runs have an owner.
 _ACTS: dict[str, tuple[_Act, dict[RunStatus, RunStatus]]] = {
     "claim": (lambda scene: scene.claim("w2"), {_S.PENDING: _S.RUNNING}),
     "resume": (lambda scene: scene.store.runs.resume(_R1, by=""), {_S.PAUSED: _S.PENDING}),
@@ -87,7 +87,7 @@ _ACTS: dict[str, tuple[_Act, dict[RunStatus, RunStatus]]] = {
 
 
 async def _try(turn: Turn, move: Move) -> Verdict | None:
-    """The verdict, or None if the move was refused."""
+    """The verdict, or None if the move was rejected."""
     try:
         waits = (wait_signal("awaited"),) if isinstance(move, Park) else None
         return (await turn.commit(waits=waits, move=move)).verdict
@@ -117,7 +117,7 @@ class StateSuite(StoreCase):
 
     @pytest.mark.parametrize("name", list(_ACTS))
     @pytest.mark.parametrize("status", list(RunStatus))
-    async def test_an_act_of_somebody_else(self, scene: Scene, status: RunStatus, name: str) -> None:
+    async def test_an_act_of_another_process(self, scene: Scene, status: RunStatus, name: str) -> None:
         await scene.register("w2")
         await reach(scene, "r1", status)
         before = (await snapshot(scene.store))["runs"]["r1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepwell.conformance.acts import ActSuite
 from stepwell.conformance.amendments import AmendedChildSuite, AmendmentSuite, ForkSuite
+from stepwell.conformance.batches import BatchSuite
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
 from stepwell.conformance.children import ChildSuite, TrimmedChildSuite
@@ -15,24 +16,23 @@ from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventS
 from stepwell.conformance.filters import FilterSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.ledger import LedgerSuite
-from stepwell.conformance.letters import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
 from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
+from stepwell.conformance.plain_commits import PlainCommitSuite
 from stepwell.conformance.progress import ProgressSuite
-from stepwell.conformance.rows import StepsInARowSuite
+from stepwell.conformance.replies import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
 from stepwell.conformance.starts import ConflictSuite, DeadlineSuite, DebounceSuite, PrioritySuite, TiedSuite
 from stepwell.conformance.states import StateSuite
 from stepwell.conformance.times import TimeSuite
-from stepwell.conformance.together import TogetherSuite
 from stepwell.conformance.transactions import TransactionSuite
 from stepwell.conformance.transfers import RestoreSuite, TransferSuite
-from stepwell.conformance.views import FindSuite, ListSuite, OutlookSuite
+from stepwell.conformance.views import FindSuite, ListSuite, UpcomingWorkSuite
 from stepwell.conformance.wakes import WakeSuite
 from stepwell.conformance.workers import LeaseSuite, RescueSuite
 
@@ -42,8 +42,8 @@ class StoreSuite(
     RunSuite,
     ClaimSuite,
     CommitSuite,
-    StepsInARowSuite,
-    TogetherSuite,
+    PlainCommitSuite,
+    BatchSuite,
     EffectSuite,
     ProgressSuite,
     MoveSuite,
@@ -81,7 +81,7 @@ class StoreSuite(
     FindSuite,
     ListSuite,
     FilterSuite,
-    OutlookSuite,
+    UpcomingWorkSuite,
     TimeSuite,
     HintSuite,
     LiveSuite,
@@ -97,4 +97,4 @@ class StoreSuite(
     TransferSuite,
     RestoreSuite,
 ):
-    """Everything the contract says. Each part can also be run by itself."""
+    """The whole contract. Each part can also be run separately."""

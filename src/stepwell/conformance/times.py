@@ -17,7 +17,7 @@ class TimeSuite(StoreCase):
         scene.clock.advance(5)
         assert scene.store.now() == scene.clock.now()
 
-    async def test_time_does_not_go_back_with_the_clock_and_follows_it_again_later(self, scene: Scene) -> None:
+    async def test_time_does_not_go_back_with_the_clock(self, scene: Scene) -> None:
         await scene.create("r1")
         shown = scene.store.now()
         scene.clock.jump_back(60)
@@ -31,7 +31,7 @@ class TimeSuite(StoreCase):
         assert scene.store.now() >= scene.clock.now()
         assert scene.store.now() > behind
 
-    async def test_another_process_is_never_behind_what_was_stored(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_another_process_is_never_behind_stored_instants(self, scene: Scene, elsewhere: Scene) -> None:
         await scene.create("r1")
         stored = (await scene.run("r1")).created_at
         scene.clock.jump_back(60)
@@ -52,7 +52,7 @@ class TimeSuite(StoreCase):
         scene.clock.advance("4999999us")
         assert await scene.claim() == []
         await scene.store.workers.renew(Incarnation("w1"), LEASE)
-        scene.clock.advance(3601)  # by then every store's time has passed the timer
+        scene.clock.advance(3601)  # by then the time of every store has passed the timer
         assert scene.store.now() >= due
         await scene.register("w2")
         assert (await scene.claim_only("r1", "w2")).claimed.run.status is RunStatus.RUNNING

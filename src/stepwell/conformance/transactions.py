@@ -1,4 +1,4 @@
-"""Work of an author's own inside the transaction of a commit. For stores that declare `has_transactions`."""
+"""An author's work inside the transaction of a commit, for stores that declare `has_transactions`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _executing(sql: str) -> Callable[[Transaction], Any]:
 class TransactionSuite(StoreCase):
     """`perform` and `run`.
 
-    `forbidden` is what an author's SQL may not do, in the words of the store's database.
+    `forbidden` is SQL that an author may not execute, in the dialect of the store's database.
     """
 
     forbidden: tuple[str, ...] = (
@@ -101,7 +101,7 @@ class TransactionSuite(StoreCase):
         assert (history.names, history.entries) == (("a",), performed.commit.entries)
         assert await coins() == [7]
 
-    async def test_work_that_raises_leaves_neither(self, scene: Scene, coins: Coins) -> None:
+    async def test_work_that_raises_leaves_neither_rows_nor_record(self, scene: Scene, coins: Coins) -> None:
         turn = await scene.begin("r1")
         before = await snapshot(scene.store)
         error = ValueError("no")
@@ -186,7 +186,7 @@ class TransactionSuite(StoreCase):
 
         assert await coins() == [7, 10]
 
-    async def test_wrong_sql_is_told_in_known_words(self, scene: Scene, coins: Coins) -> None:
+    async def test_wrong_sql_raises_the_errors_of_sqlite3(self, scene: Scene, coins: Coins) -> None:
         turn = await scene.begin("r1")
         first = await self._perform(turn, Insert(turn.next(names=("a",)), 7, lambda tx: tx.execute("nonsense")))
         await self._perform(turn, Insert(turn.next(names=("a",)), 7))
@@ -196,7 +196,7 @@ class TransactionSuite(StoreCase):
         assert isinstance(first.error, sqlite3.OperationalError)
         assert isinstance(second.error, sqlite3.IntegrityError)
 
-    async def test_a_transaction_that_is_kept_says_that_it_is_over(self, scene: Scene, coins: Coins) -> None:
+    async def test_a_transaction_cannot_be_used_after_its_step(self, scene: Scene, coins: Coins) -> None:
         kept: list[Transaction] = []
         turn = await scene.begin("r1")
         await self._perform(turn, Insert(turn.next(names=("a",)), 7, kept.append))
@@ -205,7 +205,7 @@ class TransactionSuite(StoreCase):
             kept[0].execute("insert into coins values (8)")
         assert await coins() == [7]
 
-    async def test_a_transaction_of_ones_own_is_whole_or_not_at_all(self, scene: Scene, coins: Coins) -> None:
+    async def test_a_separate_transaction_is_atomic(self, scene: Scene, coins: Coins) -> None:
         def fail(tx: Transaction) -> None:
             tx.execute("insert into coins values (1)")
             raise KeyError("no")

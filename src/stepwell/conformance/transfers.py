@@ -1,4 +1,4 @@
-"""Moving everything: what is unpacked elsewhere is what was packed, and goes on there."""
+"""Transfers: the destination contains exactly what was packed, and its runs continue there."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from stepwell.model.events import Publication
 from stepwell.model.signals import Delivery, Reply, ReplyStatus
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence
-from stepwell.stores.base.parcels import PackedBlob, PackedRun, Parcel
+from stepwell.stores.base.packed_items import PackedBlob, PackedRun, TransferBatch
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import Manifest, SealKind
 from stepwell.virtual.clock import ManualClock
 
 _W1 = Incarnation("w1")
-_DECODER = msgspec.json.Decoder(Parcel)
+_DECODER = msgspec.json.Decoder(TransferBatch)
 _NOTHING = Manifest(0, 0, 0, 0, 0, 0, 0)
 
 
-Ends = tuple[Store, Store]  # where from, and where to
+Ends = tuple[Store, Store]  # source and destination
 
 
 class TransferSuite(StoreCase):
-    """`expect`, `pack`, `unpack`, `accept`, `reject`; each in both directions, to and from the other store."""
+    """`expect`, `pack`, `unpack`, `accept`, `reject`; each from and to the other store."""
 
     @pytest.fixture(params=["out of the store", "into the store"])
     def ends(self, request: pytest.FixtureRequest, store: Store, destination: Store) -> Ends:
-        """Where from, and where to."""
+        """Source and destination."""
         return (store, destination) if request.param == "out of the store" else (destination, store)
 
     @pytest_asyncio.fixture
     async def source(self, ends: Ends, clock: ManualClock) -> Scene:
-        """A store with one of everything, sealed."""
+        """A sealed store with one of everything."""
         scene = Scene(ends[0], clock)
         await scene.register()
         await fill(scene)
@@ -52,18 +52,18 @@ class TransferSuite(StoreCase):
 
     @pytest_asyncio.fixture
     async def target(self, ends: Ends, source: Scene, clock: ManualClock) -> Scene:
-        """A store that expects all that."""
+        """A store that expects the transfer."""
         seal = await source.store.transfers.find_seal()
         assert seal is not None
         await ends[1].transfers.expect("t1", "here", since=seal.at)
         return Scene(ends[1], clock)
 
     async def _copy(self, source: Scene, target: Scene, limit: int = 1_000) -> None:
-        parcel = await source.store.transfers.pack(limit=limit)
-        await target.store.transfers.unpack("t1", parcel)
-        while parcel.next:
-            parcel = await source.store.transfers.pack(parcel.next, limit=limit)
-            await target.store.transfers.unpack("t1", parcel)
+        batch = await source.store.transfers.pack(limit=limit)
+        await target.store.transfers.unpack("t1", batch)
+        while batch.next:
+            batch = await source.store.transfers.pack(batch.next, limit=limit)
+            await target.store.transfers.unpack("t1", batch)
 
     async def _moved(self, source: Scene, target: Scene) -> Scene:
         await self._copy(source, target)
@@ -75,7 +75,7 @@ class TransferSuite(StoreCase):
     # --- everything arrives ---
 
     @pytest.mark.parametrize("limit", [1, 7, 1_000])
-    async def test_everything_arrives_as_it_was(self, source: Scene, target: Scene, limit: int) -> None:
+    async def test_everything_arrives_unchanged(self, source: Scene, target: Scene, limit: int) -> None:
         await self._copy(source, target, limit)
 
         assert await pack_all(target.store) == await pack_all(source.store, limit=limit)
@@ -93,13 +93,13 @@ class TransferSuite(StoreCase):
         assert (manifest.runs, manifest.active) == (len(runs), sum(run.ended_at is None for run in runs))
         assert min(manifest) > 0
 
-    async def test_a_parcel_is_the_same_after_a_way_through_json(self, source: Scene) -> None:
-        parcel = await source.store.transfers.pack(limit=1_000)
-        while parcel.next:
-            assert _DECODER.decode(msgspec.json.encode(parcel)) == parcel
-            parcel = await source.store.transfers.pack(parcel.next, limit=1_000)
+    async def test_a_batch_survives_a_json_round_trip(self, source: Scene) -> None:
+        batch = await source.store.transfers.pack(limit=1_000)
+        while batch.next:
+            assert _DECODER.decode(msgspec.json.encode(batch)) == batch
+            batch = await source.store.transfers.pack(batch.next, limit=1_000)
 
-    async def test_a_heavy_parcel_ends_early(self, store: Store) -> None:
+    async def test_a_large_batch_ends_early(self, store: Store) -> None:
         contents = [bytes((n,)) * 700_000 for n in range(3)]
         for content in contents:
             store.blobs.put(content)
@@ -107,17 +107,17 @@ class TransferSuite(StoreCase):
         await store.transfers.seal("t1", "there")
 
         sizes = []
-        parcel = await store.transfers.pack(limit=100)
-        while parcel.blobs:
-            sizes.append(len(parcel.blobs))
-            parcel = await store.transfers.pack(parcel.next, limit=100)
+        batch = await store.transfers.pack(limit=100)
+        while batch.blobs:
+            sizes.append(len(batch.blobs))
+            batch = await store.transfers.pack(batch.next, limit=100)
 
         assert sizes == [2, 1]
 
-    # --- and only that ---
+    # --- nothing else changes ---
 
     @pytest.mark.parametrize("name", list(WRITES))
-    async def test_a_store_that_expects_takes_nothing_else(self, store: Store, clock: ManualClock, name: str) -> None:
+    async def test_an_arriving_store_rejects_other_writes(self, store: Store, clock: ManualClock, name: str) -> None:
         scene = Scene(store, clock)
         await close(scene, SealKind.ARRIVING)
 
@@ -134,75 +134,73 @@ class TransferSuite(StoreCase):
 
         assert await pack_all(target.store) == before
 
-    async def test_what_is_there_with_another_content_is_refused_whole(self, source: Scene, target: Scene) -> None:
+    async def test_an_item_with_another_content_rejects_the_batch(self, source: Scene, target: Scene) -> None:
         await self._copy(source, target)
         before = await pack_all(target.store)
         parcels = [await source.store.transfers.pack(limit=1_000)]
         while parcels[-1].next:
             parcels.append(await source.store.transfers.pack(parcels[-1].next, limit=1_000))
         events, chunks, signals, owed, requests, acts = (
-            next(getattr(parcel, kind) for parcel in parcels if getattr(parcel, kind))
+            next(getattr(batch, kind) for batch in parcels if getattr(batch, kind))
             for kind in ("events", "chunks", "signals", "owed", "requests", "acts")
         )
-        packed = next(parcel.runs for parcel in parcels if parcel.runs)[0]
+        packed = next(batch.runs for batch in parcels if batch.runs)[0]
         new = PackedBlob("6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d", b"\x00")
 
         for other in (
-            Parcel(events=(events[0]._replace(reached=99),)),
-            Parcel(runs=(packed._replace(applied=packed.applied + 1),)),
-            Parcel(runs=(packed._replace(run=packed.run._replace(stalls=77)),)),
-            Parcel(chunks=(chunks[0]._replace(part=99),)),
-            Parcel(signals=(signals[0]._replace(name="other"),)),
-            Parcel(signals=(signals[0]._replace(signal_id=SignalId("new, with a known number")),)),
-            Parcel(owed=(owed[0]._replace(attempts=99),)),
-            Parcel(requests=(requests[0]._replace(fingerprint="other"),)),
-            Parcel(acts=(acts[0]._replace(who="other"),)),
-            Parcel(acts=(acts[0]._replace(number=99),)),
+            TransferBatch(events=(events[0]._replace(reached=99),)),
+            TransferBatch(runs=(packed._replace(applied=packed.applied + 1),)),
+            TransferBatch(runs=(packed._replace(run=packed.run._replace(stalls=77)),)),
+            TransferBatch(chunks=(chunks[0]._replace(part=99),)),
+            TransferBatch(signals=(signals[0]._replace(name="other"),)),
+            TransferBatch(signals=(signals[0]._replace(signal_id=SignalId("new, with a known number")),)),
+            TransferBatch(owed=(owed[0]._replace(attempts=99),)),
+            TransferBatch(requests=(requests[0]._replace(fingerprint="other"),)),
+            TransferBatch(acts=(acts[0]._replace(who="other"),)),
+            TransferBatch(acts=(acts[0]._replace(number=99),)),
         ):
             with pytest.raises(TransferError, match="with another content"):
                 await target.store.transfers.unpack("t1", other._replace(blobs=(new,)))
             assert await pack_all(target.store) == before
 
     @pytest.mark.parametrize("kind", ["runs", "chunks", "signals", "owed"])
-    async def test_what_belongs_to_nothing_that_is_there_is_refused(
-        self, source: Scene, target: Scene, kind: str
-    ) -> None:
-        parcel = await source.store.transfers.pack(limit=1_000)
-        while not getattr(parcel, kind):
-            parcel = await source.store.transfers.pack(parcel.next, limit=1_000)
+    async def test_an_item_without_its_run_or_event_is_rejected(self, source: Scene, target: Scene, kind: str) -> None:
+        batch = await source.store.transfers.pack(limit=1_000)
+        while not getattr(batch, kind):
+            batch = await source.store.transfers.pack(batch.next, limit=1_000)
 
-        with pytest.raises(TransferError, match="before what it belongs to"):
-            await target.store.transfers.unpack("t1", parcel)
+        with pytest.raises(TransferError, match="before the run or event that it belongs to"):
+            await target.store.transfers.unpack("t1", batch)
 
         assert await target.store.transfers.manifest() == _NOTHING
 
-    async def test_a_damaged_blob_is_refused(self, store: Store) -> None:
+    async def test_a_damaged_blob_is_rejected(self, store: Store) -> None:
         await store.transfers.expect("t1", "here", since=store.now())
 
-        with pytest.raises(TransferError, match="another content than its name says"):
-            await store.transfers.unpack("t1", Parcel(blobs=(PackedBlob("00" * 32, b"x"),)))
+        with pytest.raises(TransferError, match="does not match its name"):
+            await store.transfers.unpack("t1", TransferBatch(blobs=(PackedBlob("00" * 32, b"x"),)))
         assert await store.transfers.manifest() == _NOTHING
 
     async def test_only_what_is_expected_is_unpacked(self, scene: Scene) -> None:
         with pytest.raises(TransferError):
-            await scene.store.transfers.unpack("t1", Parcel())
+            await scene.store.transfers.unpack("t1", TransferBatch())
         await scene.lose_worker()
         await scene.store.transfers.expect("t1", "here", since=scene.clock.now())
         with pytest.raises(TransferError):
-            await scene.store.transfers.unpack("t2", Parcel())
+            await scene.store.transfers.unpack("t2", TransferBatch())
 
-    async def test_only_an_empty_store_at_rest_expects(self, scene: Scene) -> None:
+    async def test_only_an_empty_store_without_workers_can_expect(self, scene: Scene) -> None:
         expect = scene.store.transfers.expect
         with pytest.raises(StoreInUseError, match="w1"):
             await expect("t1", "here", since=scene.clock.now())
-        await scene.send("s1", "nobody yet", hold=True)
+        await scene.send("s1", "no run yet", hold=True)
         await scene.lose_worker()
 
         with pytest.raises(TransferError, match="not empty"):
             await expect("t1", "here", since=scene.clock.now())
         assert await scene.store.transfers.find_seal() is None
 
-    async def test_expecting_again_changes_nothing_and_another_transfer_is_refused(self, store: Store) -> None:
+    async def test_a_repeated_expect_changes_nothing_and_another_transfer_is_rejected(self, store: Store) -> None:
         seal = await store.transfers.expect("t1", "here", since=Instant(1))
 
         assert await store.transfers.expect("t1", "here", since=Instant(1)) == seal
@@ -215,7 +213,7 @@ class TransferSuite(StoreCase):
             await store.transfers.release("t1")
         assert await store.transfers.find_seal() == seal
 
-    async def test_what_is_rejected_leaves_nothing_behind(self, source: Scene, target: Scene) -> None:
+    async def test_a_rejected_transfer_leaves_nothing_behind(self, source: Scene, target: Scene) -> None:
         await self._copy(source, target)
 
         for _ in range(2):
@@ -229,7 +227,7 @@ class TransferSuite(StoreCase):
         content = bytes(range(256)) * 9
         assert target.store.blobs.get(target.store.blobs.put(content)) == content
 
-    async def test_what_was_rejected_can_come_again(self, source: Scene, target: Scene) -> None:
+    async def test_a_rejected_transfer_can_be_repeated(self, source: Scene, target: Scene) -> None:
         await self._copy(source, target)
         await target.store.transfers.reject("t1")
         await target.store.transfers.expect("t1", "here", since=source.clock.now())
@@ -239,7 +237,7 @@ class TransferSuite(StoreCase):
         assert await pack_all(target.store) == await pack_all(source.store)
         assert await snapshot(target.store) == await snapshot(source.store)
 
-    async def test_the_clock_of_the_source_goes_on_in_the_destination(self, store: Store, clock: ManualClock) -> None:
+    async def test_the_destination_continues_the_clock_of_the_source(self, store: Store, clock: ManualClock) -> None:
         ahead = Instant(store.now() + 3_600 * SECONDS)
 
         await store.transfers.expect("t1", "here", since=ahead)
@@ -250,7 +248,7 @@ class TransferSuite(StoreCase):
         await scene.create("r1")
         assert (await scene.run("r1")).created_at >= ahead
 
-    # --- and goes on ---
+    # --- it continues ---
 
     async def test_open_waits_keep_their_order_and_new_ones_come_after_them(self, source: Scene, target: Scene) -> None:
         moved = await self._moved(source, target)
@@ -275,7 +273,7 @@ class TransferSuite(StoreCase):
         await again.commit(received=(last.number,), waits=(wait_topic("kept", since="all", token=3),))
         assert await moved.events("t5") == ["e3"]
 
-    async def test_signals_are_known_numbered_on_and_answered(self, source: Scene, target: Scene) -> None:
+    async def test_moved_signals_are_known_and_can_be_answered(self, source: Scene, target: Scene) -> None:
         moved = await self._moved(source, target)
         pending = {one.payload: one.number for one in (await moved.store.runs.inbox(RunId("s1"))).signals}
 
@@ -299,7 +297,7 @@ class TransferSuite(StoreCase):
         assert question.reply is not None
         assert question.reply.value == b"late"
 
-    async def test_keys_windows_plans_and_held_signals_still_count(self, source: Scene, target: Scene) -> None:
+    async def test_keys_dedup_windows_plans_and_held_signals_are_moved(self, source: Scene, target: Scene) -> None:
         moved = await self._moved(source, target)
 
         assert (await moved.create("n1", key="ключ", input=bytes(range(256)))).run_id == "h1"
@@ -326,7 +324,7 @@ class TransferSuite(StoreCase):
         await parent.end()
         assert [await moved.status(f"c{n}") for n in (1, 2)] == [RunStatus.WAITING, RunStatus.CANCELLED]
 
-    async def test_what_is_owed_is_due_in_order_and_dead_letters_can_be_replayed(
+    async def test_moved_events_are_due_in_order_and_dead_letters_can_be_replayed(
         self, source: Scene, target: Scene
     ) -> None:
         moved = await self._moved(source, target)
@@ -340,7 +338,9 @@ class TransferSuite(StoreCase):
         assert ids(again) == ["o2", "o3", "o1"]
         assert again[-1].number > again[0].number
 
-    async def test_no_number_is_given_again_also_not_that_of_what_is_gone(self, ends: Ends, clock: ManualClock) -> None:
+    async def test_numbers_are_never_assigned_again_even_those_of_deleted_rows(
+        self, ends: Ends, clock: ManualClock
+    ) -> None:
         source, target = (Scene(store, clock) for store in ends)
         await source.register()
         turn = await source.begin("r1")
@@ -379,22 +379,22 @@ class TransferSuite(StoreCase):
         assert [one.verdict for one in answers] == [Verdict.APPLIED, Verdict.FENCED, Verdict.FENCED]
         assert await snapshot(moved.store) == before
 
-    async def test_a_run_goes_on_from_its_record(self, source: Scene, target: Scene) -> None:
+    async def test_a_moved_run_continues_from_its_history(self, source: Scene, target: Scene) -> None:
         moved = await self._moved(source, target)
         before = await moved.history("h1")
 
-        await moved.send("go on", "h1", "a")
+        await moved.send("continue", "h1", "a")
         turn = next(one for one in await moved.claim() if one.run_id == "h1")
         await turn.record("d")
 
         assert (await moved.history("h1")).entries[:2] == before.entries
         assert turn.claimed.run.epoch == 2
         assert turn.fence == Fence(_W1, 2)
-        assert [one.payload for one in turn.claimed.inbox.signals] == [b"go on"]
+        assert [one.payload for one in turn.claimed.inbox.signals] == [b"continue"]
 
 
 class RestoreSuite(StoreCase):
-    """`restore`: one run, into a store that is in use."""
+    """`restore`: one run into a store that is in use."""
 
     async def _packed(self, scene: Scene, run_id: str, key: str | None = None) -> PackedRun:
         turn = await scene.begin("r1", key="k", tags=(("team", "blue"),))
@@ -405,7 +405,7 @@ class RestoreSuite(StoreCase):
         )
         return PackedRun(run, 0, False, history, (), (), (), ())
 
-    async def test_it_is_there_with_all_that_is_recorded_and_is_claimed(self, scene: Scene) -> None:
+    async def test_a_restored_run_has_its_history_and_can_be_claimed(self, scene: Scene) -> None:
         packed = await self._packed(scene, "r2", "other")
 
         assert await scene.store.transfers.restore(packed)
@@ -423,7 +423,7 @@ class RestoreSuite(StoreCase):
         assert not await scene.store.transfers.restore(packed)
         assert await snapshot(scene.store) == before
 
-    async def test_a_key_that_is_taken_is_no_place_for_an_active_run(self, scene: Scene) -> None:
+    async def test_an_active_run_with_a_taken_key_is_not_restored(self, scene: Scene) -> None:
         packed = await self._packed(scene, "r2", "k")
         before = await snapshot(scene.store)
         assert not await scene.store.transfers.restore(packed)
@@ -433,7 +433,7 @@ class RestoreSuite(StoreCase):
         assert await scene.store.transfers.restore(packed._replace(run=ended))
         assert (await scene.run("k")).run_id == "r1"
 
-    async def test_a_store_that_is_closed_takes_none(self, scene: Scene) -> None:
+    async def test_a_closed_store_restores_no_run(self, scene: Scene) -> None:
         packed = await self._packed(scene, "r2")
         scene.clock.advance(3_600)
         await scene.store.transfers.seal("t1", "there")

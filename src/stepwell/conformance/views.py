@@ -22,7 +22,7 @@ from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.filters import Condition, Field
-from stepwell.stores.base.views import Census, Outlook, RunFilter
+from stepwell.stores.base.views import RunFilter, UnfinishedCounts, UpcomingWork
 
 
 class FindSuite(StoreCase):
@@ -34,7 +34,7 @@ class FindSuite(StoreCase):
 
         assert (await scene.run("r1")).run_id == "r1"
         assert (await scene.run("k")).run_id == "r1"
-        assert await scene.store.views.find("nobody") is None
+        assert await scene.store.views.find("unknown") is None
 
     async def test_a_key_finds_the_active_run_or_the_one_created_last(self, scene: Scene) -> None:
         for run_id in ("r3", "r1", "r2"):
@@ -59,7 +59,7 @@ class FindSuite(StoreCase):
         await scene.create("r1", key="k")
         await scene.create("r2")
 
-        found = await scene.store.views.find_many(["k", "nobody", "r2", "r1", "k"])
+        found = await scene.store.views.find_many(["k", "unknown", "r2", "r1", "k"])
 
         assert [run and run.run_id for run in found] == ["r1", None, "r2", "r1", "r1"]
         assert found[0] == await scene.store.views.find("k")
@@ -90,7 +90,7 @@ class FindSuite(StoreCase):
         assert detail.history == await scene.history("r1")
         assert [signal.payload for signal in detail.signals] == [b"s1"]
         assert detail.children == (await scene.run("c1"),)
-        assert await scene.store.views.detail(RunId("nobody")) is None
+        assert await scene.store.views.detail(RunId("unknown")) is None
 
 
 class ListSuite(StoreCase):
@@ -168,7 +168,7 @@ class ListSuite(StoreCase):
             ("resume", "paused", "pending", ""),
             ("cancel", "pending", "cancelling", "why"),
         ]
-        assert await scene.store.views.list_audit(RunId("nobody")) == []
+        assert await scene.store.views.list_audit(RunId("unknown")) == []
 
     async def test_definitions_are_those_of_runs_and_workers(self, scene: Scene) -> None:
         await scene.create("r1", version=3)
@@ -178,9 +178,9 @@ class ListSuite(StoreCase):
 
         assert sorted(await scene.store.views.list_definitions()) == [FLOW, "flow@3", "other@1"]
 
-    async def test_what_has_not_ended_is_counted_by_status_and_what_is_due_apart(self, scene: Scene) -> None:
+    async def test_unfinished_runs_are_counted_by_status_and_due_runs_separately(self, scene: Scene) -> None:
         views = scene.store.views
-        assert await views.census() == Census({}, 0, None)
+        assert await views.count_unfinished() == UnfinishedCounts({}, 0, None)
         await scene.create("r1", delay=Span(10 * SECOND))
         await scene.create("r2")
         created = await scene.run("r2")
@@ -189,11 +189,11 @@ class ListSuite(StoreCase):
         await (await scene.begin("r4")).end()
         await scene.begin("r5")
 
-        counted = await views.census()
+        counted = await views.count_unfinished()
         assert dict(counted.runs) == {RunStatus.PENDING: 3, RunStatus.RUNNING: 1}
         assert (counted.due, counted.due_since) == (2, created.wake_at)
         scene.clock.advance(6)
-        assert (await views.census()).due == 3
+        assert (await views.count_unfinished()).due == 3
 
     async def test_runs_are_counted_for_a_filter_up_to_a_limit(self, scene: Scene) -> None:
         views = scene.store.views
@@ -233,7 +233,7 @@ class ListSuite(StoreCase):
             *(run.created_at for run in reversed(created) if run is not None),
         ]
 
-    async def test_a_definition_that_a_debounced_start_gave_up_is_not_listed(self, scene: Scene) -> None:
+    async def test_a_definition_that_a_debounced_start_left_is_not_listed(self, scene: Scene) -> None:
         for version in (2, 3):
             planned = new_run("r1", key="k", version=version)
             await scene.store.runs.debounce(planned, quiet=Span(5), max_wait=Span(9))
@@ -241,8 +241,8 @@ class ListSuite(StoreCase):
         assert sorted(await scene.store.views.list_definitions()) == [FLOW, "flow@3"]
 
 
-class OutlookSuite(StoreCase):
-    """`next_wake`, `orphans`, and that reads write nothing."""
+class UpcomingWorkSuite(StoreCase):
+    """`next_wake`, `upcoming_work`, `orphans`; reads write nothing."""
 
     async def test_the_next_wake_is_the_earliest_of_the_definitions(self, scene: Scene) -> None:
         now = scene.clock.now()
@@ -254,8 +254,8 @@ class OutlookSuite(StoreCase):
         await (await scene.begin("r4")).park(wait_signal())
 
         assert await next_wake([FLOW]) == now + 7
-        assert await next_wake([FLOW, "flow@2", "nobody@1"]) == now + 5
-        assert await next_wake(["nobody@1"]) is None
+        assert await next_wake([FLOW, "flow@2", "unknown@1"]) == now + 5
+        assert await next_wake(["unknown@1"]) is None
         assert await next_wake([]) is None
         await scene.cancel("r3", compensate=False)
         assert await next_wake([FLOW]) == now + 9
@@ -263,17 +263,17 @@ class OutlookSuite(StoreCase):
         await scene.claim_only("r1")
         assert await next_wake([FLOW]) is None
 
-    async def test_the_outlook_is_the_next_wake_what_is_stranded_and_the_next_lease_to_end(self, scene: Scene) -> None:
+    async def test_upcoming_work_has_the_next_wake_stranded_runs_and_the_next_lease_end(self, scene: Scene) -> None:
         now, views = scene.clock.now(), scene.store.views
         await scene.create("r1", delay=Span(9))
         await scene.begin("r2")
-        lapses_at = Instant(now + LEASE)
+        lease_ends_at = Instant(now + LEASE)
 
-        assert await views.outlook([FLOW]) == Outlook(Instant(now + 9), False, lapses_at)
-        assert await views.outlook([]) == Outlook(None, False, lapses_at)
+        assert await views.upcoming_work([FLOW]) == UpcomingWork(Instant(now + 9), False, lease_ends_at)
+        assert await views.upcoming_work([]) == UpcomingWork(None, False, lease_ends_at)
 
         scene.clock.advance("10s")
-        assert await views.outlook(["nobody@1"]) == Outlook(None, True, None)
+        assert await views.upcoming_work(["unknown@1"]) == UpcomingWork(None, True, None)
 
     async def test_a_run_that_nothing_will_wake_is_an_orphan(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
@@ -288,7 +288,7 @@ class OutlookSuite(StoreCase):
         for run_id in ("r1", "r2", "r3", child.run_id):
             await scene.cancel(run_id, compensate=False)
 
-    async def test_runs_with_a_cause_of_progress_are_no_orphans(self, scene: Scene) -> None:
+    async def test_runs_with_a_cause_of_progress_are_not_orphans(self, scene: Scene) -> None:
         for status in RunStatus:
             await reach(scene, f"r-{status.value}", status)
         parent = await scene.begin("p1")
@@ -311,7 +311,7 @@ class OutlookSuite(StoreCase):
         await views.orphans()
         await views.list_definitions()
         await views.tally_runs()
-        await views.census()
+        await views.count_unfinished()
         await views.count_runs(RunFilter(), limit=10)
         assert await views.has_stranded()
         await scene.store.runs.load([RunId("r1")])

@@ -1,4 +1,4 @@
-"""Signals and parking: no wake-up is lost."""
+"""Signals and waits: no wake-up is lost."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _R1 = RunId("r1")
 
 
 class WakeSuite(StoreCase):
-    """Signals and parking: whichever comes first, the run wakes once and has the signal."""
+    """Whether the signal or the wait comes first, the run wakes once and has the signal."""
 
-    async def test_a_signal_before_the_park_keeps_the_run_awake(self, scene: Scene) -> None:
+    async def test_a_signal_before_the_wait_keeps_the_run_awake(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         assert await scene.send("s1", "r1") == Delivered(Delivery.DELIVERED, _R1)
 
@@ -30,7 +30,7 @@ class WakeSuite(StoreCase):
         again = await scene.claim_only("r1")
         assert [signal.payload for signal in again.claimed.inbox.signals] == [b"s1"]
 
-    async def test_a_signal_after_the_park_wakes_the_run(self, scene: Scene) -> None:
+    async def test_a_signal_after_the_wait_wakes_the_run(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         parked = await turn.park(wait_signal("go"))
         assert parked == Applied(Verdict.APPLIED, revision=1)
@@ -43,7 +43,7 @@ class WakeSuite(StoreCase):
         assert (run.status, run.wake_at) == (RunStatus.WAITING, scene.clock.now())
         assert [signal.payload for signal in (await scene.claim_only("r1")).claimed.inbox.signals] == [b"s1"]
 
-    async def test_a_signal_that_nobody_waits_for_is_only_stored(self, scene: Scene) -> None:
+    async def test_a_signal_without_a_matching_wait_is_only_stored(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         due = Instant(scene.clock.now() + 5)
         await scene.send("s1", "r1", "other")
@@ -142,7 +142,7 @@ class WakeSuite(StoreCase):
         assert (await scene.send("s4", "r1", "undo")).woke
         assert await scene.status("r1") is RunStatus.COMPENSATING
 
-    async def test_a_run_that_was_just_claimed_stands_before_no_other_one(self, scene: Scene) -> None:
+    async def test_a_run_that_was_just_claimed_blocks_no_other_run(self, scene: Scene) -> None:
         for run_id, priority in (("urgent", 1), ("r1", 0)):
             turn = await scene.begin(run_id, priority=priority)
             await turn.park(wait_signal("go"))

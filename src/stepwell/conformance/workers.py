@@ -1,4 +1,4 @@
-"""Workers, leases, and runs whose worker is gone."""
+"""Workers, leases, and runs of dead workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LeaseSuite(StoreCase):
         assert worker == Worker(Incarnation("w9"), "näme", now, Instant(now + LEASE), ("a@1", "b@2"))
         assert worker in await scene.store.views.list_workers()
 
-    async def test_repeating_a_registration_begins_its_lease_anew(self, scene: Scene) -> None:
+    async def test_a_repeated_registration_renews_the_lease(self, scene: Scene) -> None:
         before = (await scene.store.views.list_workers())[0]
         scene.clock.advance(4)
 
@@ -57,7 +57,7 @@ class LeaseSuite(StoreCase):
         [worker] = await scene.store.views.list_workers()
         assert worker.lease_until == renewed.lease_until
 
-    async def test_a_renewal_tells_how_many_runs_the_worker_owns(self, scene: Scene) -> None:
+    async def test_a_renewal_counts_the_runs_of_the_worker(self, scene: Scene) -> None:
         await scene.begin("r1")
         await scene.begin("r2")
 
@@ -65,12 +65,12 @@ class LeaseSuite(StoreCase):
         await scene.store.runs.relinquish(_W1, [RunId("r1")])
         assert (await scene.store.workers.renew(_W1, LEASE)).owned == 1
 
-    async def test_a_lease_that_is_over_is_never_revived(self, scene: Scene) -> None:
+    async def test_an_expired_lease_is_never_revived(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         scene.clock.advance(10)
         before = await snapshot(scene.store)
 
-        for incarnation in (_W1, Incarnation("nobody")):
+        for incarnation in (_W1, Incarnation("unknown")):
             with pytest.raises(LeaseLostError):
                 await scene.store.workers.renew(incarnation, LEASE)
         assert await snapshot(scene.store) == before
@@ -80,7 +80,7 @@ class LeaseSuite(StoreCase):
             await scene.store.workers.renew(_W1, LEASE)
         assert (await turn.record("a")).verdict is Verdict.FENCED
 
-    async def test_renewing_tells_which_runs_are_cancelling(self, scene: Scene) -> None:
+    async def test_a_renewal_lists_the_cancelling_runs(self, scene: Scene) -> None:
         for run_id in ("r1", "r2", "r3"):
             await scene.begin(run_id)
         await scene.cancel("r2")
@@ -88,7 +88,7 @@ class LeaseSuite(StoreCase):
 
         assert (await scene.store.workers.renew(_W1, LEASE)).cancelling == ("r2",)
 
-    async def test_a_retired_worker_leaves_its_runs_to_others_without_a_stall(self, scene: Scene) -> None:
+    async def test_retiring_a_worker_frees_its_runs_without_a_stall(self, scene: Scene) -> None:
         await scene.begin("r1")
         compensating = await scene.begin("r2")
         await compensating.roll_back()
@@ -145,7 +145,7 @@ class RescueSuite(StoreCase):
         assert await scene.store.views.has_stranded()
         assert await scene.rescue() == ["r1"]
 
-    async def test_an_idle_dead_worker_is_forgotten(self, scene: Scene) -> None:
+    async def test_the_row_of_an_idle_dead_worker_is_deleted(self, scene: Scene) -> None:
         scene.clock.advance(10)
         assert await scene.store.views.has_stranded()
 
@@ -154,7 +154,7 @@ class RescueSuite(StoreCase):
         assert await scene.store.views.list_workers() == []
         assert not await scene.store.views.has_stranded()
 
-    async def test_cancelling_and_compensating_runs_stay_what_they_are(self, scene: Scene) -> None:
+    async def test_rescued_cancelling_and_compensating_runs_keep_their_status(self, scene: Scene) -> None:
         await scene.begin("r1")
         await scene.cancel("r1")
         await (await scene.begin("r2")).roll_back()
@@ -188,7 +188,7 @@ class RescueSuite(StoreCase):
         failure = decode_failure(run.failure)
         assert (failure.type, failure.code, failure.path) == ("PoisonError", "SW202", "last")
 
-    async def test_a_poison_that_recorded_nothing_has_no_place(self, scene: Scene) -> None:
+    async def test_a_poisoned_run_without_entries_has_no_path(self, scene: Scene) -> None:
         await scene.begin("r1")
         await scene.lose_worker()
         await scene.rescue(stalls_max=1)
@@ -197,7 +197,7 @@ class RescueSuite(StoreCase):
         assert failure is not None
         assert decode_failure(failure).path == ""
 
-    async def test_the_place_of_a_poison_may_be_an_attempt(self, scene: Scene) -> None:
+    async def test_the_path_of_a_poisoned_run_may_be_an_attempt(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.record("first")
         await turn.commit(names=("tried",), attempts=(Attempt(place(1), 1, scene.clock.now(), b"x", None),))
@@ -208,7 +208,7 @@ class RescueSuite(StoreCase):
         assert failure is not None
         assert decode_failure(failure).path == "tried"
 
-    async def test_a_cancel_outlives_the_pause_of_a_poison(self, scene: Scene) -> None:
+    async def test_a_cancel_survives_the_pause_of_a_poisoned_run(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
         await turn.record("a", undo=b"u")
         await scene.cancel("r1", reason="enough")
@@ -220,7 +220,7 @@ class RescueSuite(StoreCase):
 
         assert await scene.status("r1") is RunStatus.COMPENSATING
 
-    async def test_relinquishing_frees_all_but_what_is_kept(self, scene: Scene) -> None:
+    async def test_relinquishing_frees_all_runs_except_the_kept_ones(self, scene: Scene) -> None:
         for run_id in ("r1", "r2", "r3"):
             await scene.begin(run_id)
         await (await scene.begin("r4")).park(wait_signal())
@@ -239,9 +239,9 @@ class RescueSuite(StoreCase):
                 0,
             )
         assert (await scene.run("r2")).owner == _W1
-        assert await scene.store.runs.relinquish(Incarnation("nobody"), ()) == []
+        assert await scene.store.runs.relinquish(Incarnation("unknown"), ()) == []
 
-    async def test_a_restarted_worker_has_nothing_of_its_predecessor(self, scene: Scene) -> None:
+    async def test_a_restarted_worker_owns_no_runs_of_its_predecessor(self, scene: Scene) -> None:
         old = await scene.begin("r1")
         await scene.store.workers.register(NewWorker(Incarnation("w1b"), "w1", LEASE, (FLOW,)))
 

@@ -10,16 +10,20 @@ from stepwell.telemetry.metrics import Gauge, Labels, Metric
 
 async def read_figures(backend: Backend) -> list[Metric]:
     """What the store holds now; `render` makes text of it."""
-    census = await backend.retrying(lambda store: store.views.census())
+    unfinished = await backend.retrying(lambda store: store.views.count_unfinished())
     now, workers = backend.store.now(), await backend.retrying(lambda store: store.views.list_workers())
     counts: dict[Labels, float] = {
-        (status.value,): census.runs.get(status, 0) for status in RunStatus if status not in TERMINAL
+        (status.value,): unfinished.runs.get(status, 0) for status in RunStatus if status not in TERMINAL
     }
-    oldest = 0 if census.due_since is None else max(0, now - census.due_since) / SECOND
+    oldest = 0 if unfinished.due_since is None else max(0, now - unfinished.due_since) / SECOND
     alive = sum(one.lease_until > now for one in workers)
     return [
         Gauge("stepwell_runs", "Runs that have not ended, by status.", counts, ("status",)),
-        Gauge("stepwell_ready_runs", "Runs that are due and not claimed: the depth of the queue.", {(): census.due}),
+        Gauge(
+            "stepwell_ready_runs",
+            "Runs that are due and not claimed: the depth of the queue.",
+            {(): unfinished.due},
+        ),
         Gauge("stepwell_ready_oldest_seconds", "For how long the first of them has been due.", {(): oldest}),
         Gauge("stepwell_workers_alive", "Workers whose lease is live.", {(): alive}),
     ]

@@ -16,12 +16,12 @@ from stepwell.model.runs import History, Run
 from stepwell.model.states import ACTIVE, RunStatus
 from stepwell.replay.registry import Registry
 from stepwell.replay.rehearsals import describe_break, rehearse
-from stepwell.stores.base.parcels import Item, name_of
+from stepwell.stores.base.packed_items import Item, name_of
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_empty, sealed
 from stepwell.stores.base.views import RunFilter
 
-PARCEL_ITEMS = 200
+BATCH_ITEMS = 200
 _PAGE = 100
 _SHOWN = 5
 _OPERATORS_TURN = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED})
@@ -87,7 +87,7 @@ class Move:
         self._code = code
         self._tell = tell or (lambda *_: None)
 
-    async def run(self, *, keep_source_open: bool = False, parcel_items: int = PARCEL_ITEMS) -> Moved:
+    async def run(self, *, keep_source_open: bool = False, batch_items: int = BATCH_ITEMS) -> Moved:
         """Copy everything, compare it, replay what is active, and only then give the source up.
 
         With `keep_source_open` the source is opened again at the end, and the copy stays closed.
@@ -98,7 +98,7 @@ class Move:
             await self._destination.store.transfers.accept(seal.transfer_id)
             return Moved(await self._destination.store.transfers.manifest(), 0)
         try:
-            moved = await self._copy_and_verify(seal, parcel_items)
+            moved = await self._copy_and_verify(seal, batch_items)
         except StoreUnavailableError:
             raise
         except Exception:
@@ -146,7 +146,7 @@ class Move:
         else:
             raise sealed(there)
 
-    async def _copy_and_verify(self, seal: Seal, parcel_items: int) -> Moved:
+    async def _copy_and_verify(self, seal: Seal, batch_items: int) -> Moved:
         source, destination = self._source.store.transfers, self._destination.store.transfers
         if await destination.find_seal() == seal:
             raise TransferError(
@@ -156,25 +156,25 @@ class Move:
             )
         await destination.expect(seal.transfer_id, self._source.name, since=seal.at)
         manifest = await source.manifest()
-        await self._copy(seal, manifest, parcel_items)
-        await self._compare(manifest, parcel_items)
+        await self._copy(seal, manifest, batch_items)
+        await self._compare(manifest, batch_items)
         return Moved(manifest, *await self._replay(manifest))
 
-    async def _copy(self, seal: Seal, manifest: Manifest, parcel_items: int) -> None:
+    async def _copy(self, seal: Seal, manifest: Manifest, batch_items: int) -> None:
         source, destination = self._source.store.transfers, self._destination.store.transfers
         done, mark, is_over = 0, "", False
         while not is_over:
-            parcel = await source.pack(mark, limit=parcel_items)
-            await destination.unpack(seal.transfer_id, parcel)
-            done += len(parcel.items)
-            mark, is_over = parcel.next, not parcel.next
+            batch = await source.pack(mark, limit=batch_items)
+            await destination.unpack(seal.transfer_id, batch)
+            done += len(batch.items)
+            mark, is_over = batch.next, not batch.next
             self._tell(Stage.COPYING, done, manifest.items)
 
-    async def _compare(self, manifest: Manifest, parcel_items: int) -> None:
+    async def _compare(self, manifest: Manifest, batch_items: int) -> None:
         """Look at everything twice: as it is packed, with what nobody sees; and of each run what everybody does."""
         total, done = manifest.items + manifest.runs, 0
-        there = _items(self._destination.store, parcel_items)
-        async for item in _items(self._source.store, parcel_items):
+        there = _items(self._destination.store, batch_items)
+        async for item in _items(self._source.store, batch_items):
             other = await anext(there, None)
             if other != item:
                 raise _changed(name_of(item))
@@ -266,14 +266,14 @@ def _rehearse(code: Code, run: Run, history: History) -> StepwellError | None:
         return describe_break(error)
 
 
-async def _items(store: Store, parcel_items: int) -> AsyncIterator[Item]:
+async def _items(store: Store, batch_items: int) -> AsyncIterator[Item]:
     """Everything that a sealed store holds, in the order of packing."""
     mark, is_over = "", False
     while not is_over:
-        parcel = await store.transfers.pack(mark, limit=parcel_items)
-        for item in parcel.items:
+        batch = await store.transfers.pack(mark, limit=batch_items)
+        for item in batch.items:
             yield item
-        mark, is_over = parcel.next, not parcel.next
+        mark, is_over = batch.next, not batch.next
 
 
 async def _pages(store: Store, where: RunFilter) -> AsyncIterator[list[Run]]:

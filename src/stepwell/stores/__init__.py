@@ -1,1 +1,1 @@
-"""Storage: the contract and the answers to it."""
+"""Storage: the contract and its implementations."""

@@ -294,8 +294,8 @@ class World:
         """Whether anything can still happen: a run executes or will be due, or a sink has events to send."""
         if any(node.engine.active for node in self.alive()):
             return True
-        outlook = self.ask(self.store.views.outlook(tuple(self._workflows)))
-        if outlook.next_wake is not None and self.alive():
+        upcoming = self.ask(self.store.views.upcoming_work(tuple(self._workflows)))
+        if upcoming.next_wake is not None and self.alive():
             return True
         owned = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
         if any(run.owner is not None for run in owned):

@@ -59,7 +59,7 @@ class InlinePostgres:
     def open(self, environment: Environment, told: Clock) -> Store:
         from stepwell.stores.postgres.store import PostgresStore
 
-        return PostgresStore(environment, self._url, told=told, pool=self._pool)
+        return PostgresStore(environment, self._url, test_clock=told, pool=self._pool)
 
     def close(self) -> None:
         self._pool.end()

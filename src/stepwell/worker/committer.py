@@ -12,7 +12,7 @@ from stepwell.errors import ReplayError, StepwellError
 from stepwell.model.commits import Applied, Commit, Pause, Verdict
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.workers import Claimant
-from stepwell.stores.base.faults import Fate, fate_of
+from stepwell.stores.base.faults import FaultClass, classify
 from stepwell.stores.base.runs import RunStore
 from stepwell.worker.answers import Answer, AnswerDispatcher, Answered, Work
 from stepwell.worker.claim_requests import ClaimRequests
@@ -160,11 +160,11 @@ class Committer:
             try:
                 answers = await self._ask(commits)
             except Exception as error:  # noqa: BLE001  no error may affect other runs
-                fate = fate_of(error)
-                if fate is Fate.FINAL:
+                fault_class = classify(error)
+                if fault_class is FaultClass.FINAL:
                     return await self._apply_each(commits, error)
                 await self._back_off(commits, error)
-                refusals += fate is Fate.RETRIED
+                refusals += fault_class is FaultClass.RETRIED
                 if refusals >= REFUSALS_MAX and len(commits) > 1:
                     return await self._try_each(commits)
             else:
@@ -209,7 +209,7 @@ class Committer:
                 answers += await self._ask([commit])
                 refusals = 0
             except Exception as error:  # noqa: BLE001  as above
-                if fate_of(error) is Fate.FINAL:
+                if classify(error) is FaultClass.FINAL:
                     answers.append(await self._pause_run(commit, error))
                 else:
                     refusals += 1
@@ -228,7 +228,7 @@ class Committer:
                 await self._runs.apply([pause])
                 break
             except Exception as refused:  # noqa: BLE001  as above
-                if fate_of(refused) is Fate.FINAL:
+                if classify(refused) is FaultClass.FINAL:
                     self._requests.suspect_lost_claims()
                     break
                 await self._back_off([pause], refused)

@@ -31,14 +31,14 @@ class Sweeper:
     async def sweep_once(self) -> float:
         """Release stranded runs, and wake the loops that may have work; returns the seconds to the next expiry."""
         store, wake = self._resources.store, self._resources.wake
-        outlook = await store.views.outlook(self._resources.registry.definitions)
-        if outlook.has_stranded:
+        upcoming = await store.views.upcoming_work(self._resources.registry.definitions)
+        if upcoming.has_stranded:
             await self._rescue()
-        if outlook.has_stranded or (outlook.next_wake is not None and outlook.next_wake < self._claimer.looks_at):
+        if upcoming.has_stranded or (upcoming.next_wake is not None and upcoming.next_wake < self._claimer.looks_at):
             wake.set()
         self._relays.wake()
-        lapses_at = outlook.lapses_at
-        return float("inf") if lapses_at is None else max(0.01, (lapses_at - store.now()) / SECOND)
+        lease_ends_at = upcoming.lease_ends_at
+        return float("inf") if lease_ends_at is None else max(0.01, (lease_ends_at - store.now()) / SECOND)
 
     async def _rescue(self) -> None:
         store, run_log = self._resources.store, self._resources.run_log

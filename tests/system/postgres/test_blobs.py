@@ -23,7 +23,7 @@ async def test_a_run_whose_payloads_are_out_of_reach_for_a_while_goes_on_by_itse
     replays: list[float] = []
 
     def go_away() -> None:
-        """Between the load of a history and the first look at what is kept apart."""
+        """Between the load of a history and the first read of what is kept apart."""
         server.kill()
         threading.Timer(AWAY_SECONDS, server.start).start()
 

@@ -15,9 +15,9 @@ from stepwell.conformance.cancels import FamilySuite
 from stepwell.conformance.concurrency import ConcurrencySuite
 from stepwell.conformance.effects import EffectSuite
 from stepwell.conformance.events import KeptEventSuite
-from stepwell.conformance.letters import RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, SettleSuite
+from stepwell.conformance.replies import RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.scene import Scene
 from stepwell.conformance.starts import DebounceSuite
 from stepwell.conformance.transactions import Coins, Insert, TransactionSuite
@@ -108,7 +108,7 @@ def _sabotaged_url() -> str:
 
 async def _open(clock: ManualClock, url: str) -> PostgresStore:
     environment = Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor())
-    store = PostgresStore(environment, url, told=clock)
+    store = PostgresStore(environment, url, test_clock=clock)
     await store.open()
     return store
 

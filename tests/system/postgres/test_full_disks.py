@@ -46,4 +46,4 @@ async def test_a_full_disk_is_told_to_clients_and_work_goes_on_when_there_is_spa
             await load.check(await load.settle())
         assert all(hand.is_alive for hand in hands)
 
-    assert "make space" in told.value.fix
+    assert "free some space" in told.value.fix

@@ -1,4 +1,4 @@
-"""The one table of store errors, and that each driver's translation agrees with it."""
+"""The table of store errors; each driver's translation agrees with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from psycopg import errors as pg
 
 from stepwell import errors
 from stepwell.errors import StepwellError, StoreError, StoreRefusedError
-from stepwell.stores.base.faults import Fate, fate_of, fate_of_sqlite, fate_of_sqlstate, is_final
+from stepwell.stores.base.faults import FaultClass, classify, classify_sqlite, classify_sqlstate, is_final
 from stepwell.stores.postgres import faults as postgres
 from stepwell.stores.sqlite import faults as sqlite
 
@@ -24,22 +24,22 @@ DRIVER = [found for found in vars(apsw).values() if isinstance(found, type) and 
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_sqlstate_becomes_an_error_of_the_fate_in_the_table(state: str) -> None:
+def test_every_sqlstate_becomes_an_error_of_the_class_in_the_table(state: str) -> None:
     found = postgres.translate(psycopg.errors.lookup(state)("words"), "here")
 
-    if isinstance(found, postgres.ConflictError):  # asked again at once
-        assert fate_of_sqlstate(state) is Fate.RETRIED
+    if isinstance(found, postgres.ConflictError):  # repeated at once
+        assert classify_sqlstate(state) is FaultClass.RETRIED
     else:
-        assert fate_of(found) is fate_of_sqlstate(state), found
+        assert classify(found) is classify_sqlstate(state), found
 
 
 def test_an_error_without_a_state_leaves_it_in_doubt() -> None:
-    assert fate_of(postgres.translate(psycopg.OperationalError("lost"), "here")) is Fate.IN_DOUBT
+    assert classify(postgres.translate(psycopg.OperationalError("lost"), "here")) is FaultClass.IN_DOUBT
 
 
 @pytest.mark.parametrize("kind", DRIVER)
-def test_every_error_of_sqlite_becomes_an_error_of_the_fate_in_the_table(kind: type[apsw.Error]) -> None:
-    assert fate_of(sqlite.translate(kind("words"), "here")) is fate_of_sqlite(sqlite.code_of(kind("words")))
+def test_every_error_of_sqlite_becomes_an_error_of_the_class_in_the_table(kind: type[apsw.Error]) -> None:
+    assert classify(sqlite.translate(kind("words"), "here")) is classify_sqlite(sqlite.code_of(kind("words")))
 
 
 def test_only_errors_of_a_store_are_ever_retried() -> None:
@@ -50,7 +50,7 @@ def test_only_errors_of_a_store_are_ever_retried() -> None:
     assert is_final(RuntimeError())
 
 
-def test_what_a_store_would_refuse_again_says_so() -> None:
+def test_a_final_error_reports_that_repeating_does_not_help() -> None:
     unfit = postgres.translate(psycopg.errors.lookup("42601")("syntax error"), "here")
     too_big = sqlite.translate(apsw.TooBigError("string or blob too big"), "here")
 

@@ -1,4 +1,4 @@
-"""The time of a store: never back, never standing still."""
+"""The time of a store: it never goes back and never stops."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_all_clocks_of_the_machine_name_the_same_boot() -> None:
     assert one.uptime() <= two.uptime()
 
 
-def test_the_time_of_a_store_in_memory_goes_on_after_the_clock_was_set_back() -> None:
+def test_the_time_of_a_store_in_memory_continues_after_the_clock_was_set_back() -> None:
     clock = ManualClock()
     store = SqliteStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), ":memory:")
     before = store.now()

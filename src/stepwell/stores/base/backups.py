@@ -1,17 +1,17 @@
-"""Copies of a database, and what makes one that was put back safe to use."""
+"""Copies of a database, and the fencing that makes a restored copy safe to use."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# How far epochs and numbers are raised in a database that was put back: further than any database gets between a backup
-# and its loss. Epochs are stored shifted by 20 bits, so 2^43 is the most that an epoch may become.
+# How far epochs and numbers are raised in a restored database: further than any database gets between a backup and its
+# loss. Epochs are stored shifted by 20 bits, so an epoch must stay below 2^43.
 EPOCHS_SKIPPED: Final = 1 << 20
 NUMBERS_SKIPPED: Final = 1 << 32
 
 
 class BackedUp(NamedTuple):
-    """A copy that was made and examined."""
+    """A copy that was made and verified."""
 
     source: str
     target: str
@@ -21,7 +21,7 @@ class BackedUp(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """A database in which nothing that was seen outside before will be used again."""
+    """A database that will not reuse any epoch or number that was visible before."""
 
     where: str
     runs: int
@@ -29,9 +29,9 @@ class Fenced(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A copy that took the place of a database."""
+    """A copy that replaced a database."""
 
     copy: str
     target: str
-    kept: str  # where the database is that was there before; "" if there was none
+    kept: str  # where the replaced database is now; "" if there was none
     fenced: Fenced

@@ -1,4 +1,4 @@
-"""Rows that cannot be read: what can be told of such a run, so that it hides no other one."""
+"""Rows that cannot be read: what is still known of such a run, so that listings still show it and all other runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stepwell.model.runs import Claimed, DamagedRun, Inbox, Run
 from stepwell.model.states import RunStatus
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, KeyError, IndexError, TypeError, ValueError, OverflowError)
-"""What reading a row raises that holds something else than it should."""
+"""What reading a row may raise if it holds unexpected values."""
 
 FIX: Final = (
-    "stepwell doctor examines the database; restore it from a backup, or mend the row; other runs are not touched"
+    "stepwell doctor examines the database; restore it from a backup, or fix the row; other runs are not affected"
 )
 _STATUSES: Final = {status.value: status for status in RunStatus}
 _CAUSE_MAX: Final = 300
@@ -30,13 +30,15 @@ def corrupt(run_id: Any, error: Exception | str) -> CorruptRecordError:
 
 
 def cause_of(error: Exception) -> str:
-    """Why something cannot be read, in a line."""
+    """Why something cannot be read, in one line."""
     why = getattr(error, "why", "") or f"{type(error).__name__}: {error}"
     return str(why)[:_CAUSE_MAX]
 
 
 def salvage(values: Sequence[Any], error: Exception) -> Run:
-    """What is sure of a run whose row cannot be read, in the order of the fields of `Run`; `damage` says why."""
+    """The readable fields of a run whose row cannot be read, from values in the order of the fields of `Run`; `damage`
+    holds the reason.
+    """
     field = dict(zip(Run._fields, values, strict=False))
     ended_at = field.get("ended_at")
     run = DamagedRun(
@@ -60,7 +62,7 @@ def salvage(values: Sequence[Any], error: Exception) -> Run:
 
 
 def salvage_claimed(values: Sequence[Any], epoch: int, owner: Any, error: Exception) -> Claimed:
-    """A claim of a run whose row cannot be read: its worker can set it aside, and nothing else."""
+    """The claim of a run whose row cannot be read: the worker can pause it, and nothing else."""
     run = salvage(values, error)
     trouble = run.damage
     damaged = DamagedRun(*run._replace(epoch=epoch, owner=owner))

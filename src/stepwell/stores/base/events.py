@@ -11,24 +11,25 @@ from stepwell.model.workers import Claimant
 
 
 class EventStore(Protocol):
-    """Transitions of events. What a commit does to waits for events is part of `RunStore.apply`."""
+    """Transitions of events. `RunStore.apply` describes what a commit does to waits for events."""
 
     async def publish(
         self, events: Sequence[NewEvent], claimant: Claimant | None = None
     ) -> tuple[list[Published], list[Claimed]]:
         """Publish events, in order, in one transaction: put each into the inboxes of runs that wait for it, and wake
-        them.
+        these runs.
 
-        A known `event_id` answers DUPLICATE with what was answered first, and nothing is done; ids are known for
-        `RETENTION` at least.
-        An event is for the *open* topic waits that `is_answered`: those in the stored waits of a run that is neither
-        ended nor cancelling. A wait is open from the commit that stores it until it is given an event.
-        "all": every open wait is given it, in each run's inbox once with all the waits' locations. "one": only the wait
-        that has been open longest is given it, of a run that is not paused if there is one.
-        An event with `retain` is kept by its topic for so long, "one" only if no wait was given it. If it has to be
-        kept and the topic keeps `room` events already it answers FULL, and nothing is done, also none of `starts`.
+        A known `event_id` answers DUPLICATE with the first answer, and nothing is done; ids are known for at least
+        `RETENTION`.
+        An event goes to the *open* topic waits that it answers (`is_answered`) and that are stored for a run that has
+        not ended and is not cancelling. A wait is open from the commit that stores it until it gets an event.
+        "all": every open wait gets it; each run's inbox has it once, with the locations of all its waits. "one": only
+        the wait that has been open longest gets it; runs that are not paused come first.
+        A topic keeps an event with `retain` for that time, "one" events only if no wait got them. If the event must be
+        kept and the topic already keeps `room` events, the answer is FULL and nothing is done; `starts` are not created
+        either.
         `starts` are created as `RunStore.create` does, with the event.
-        A parked run that gets an event gets `wake_at` = now, and is claimed for the claimant at once if that is given
-        and possible; others only get it stored.
+        A run that waits without an owner and gets an event gets `wake_at` = now, and is claimed for the claimant at
+        once if possible. For other runs the event is only stored.
         """
         ...

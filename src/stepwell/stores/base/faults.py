@@ -1,7 +1,7 @@
-"""What an error of a store means for what was asked: one table for the worker, its commits and the engine's calls.
+"""Whether a request that met an error is repeated: one table for the worker, its commits and the engine's calls.
 
-An error that is about the store itself is never final for a run: the same request is sent again later. An error that
-is about the request is final: the store would refuse it again.
+An error about the store itself is never final for a run: the same request is sent again later. An error about the
+request is final: the store would reject it again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from stepwell.errors import (
 )
 
 
-class Fate(Enum):
-    """What becomes of a request that met an error."""
+class FaultClass(Enum):
+    """What happens to a request that met an error."""
 
-    FINAL = "final"  # nothing was written, and nothing would be
+    FINAL = "final"  # nothing was written; the store would reject a repetition too
     RETRIED = "retried"  # nothing was written; the store may accept it later
-    IN_DOUBT = "in doubt"  # it may have been written: the request is repeated, and claims are settled
+    IN_DOUBT = "in doubt"  # it may have been written: repeat the request and reconcile claims
 
 
-FINAL, RETRIED, IN_DOUBT = Fate.FINAL, Fate.RETRIED, Fate.IN_DOUBT
+FINAL, RETRIED, IN_DOUBT = FaultClass.FINAL, FaultClass.RETRIED, FaultClass.IN_DOUBT
 
 # The first class that matches counts. Any other error is final.
-_ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
+_ERRORS: Final[tuple[tuple[type[Exception], FaultClass], ...]] = (
     (StoreFullError, RETRIED),
     (StoreUnavailableError, IN_DOUBT),
     (CorruptRecordError, FINAL),
@@ -48,24 +48,24 @@ _ERRORS: Final[tuple[tuple[type[Exception], Fate], ...]] = (
     (EncryptedStoreError, FINAL),
     (TransferError, FINAL),
     (WorkerStoppedError, FINAL),
-    # No tables, no rights, no access, another schema, a damaged file: an operator changes it while we wait.
+    # No tables, no rights, no access, another schema, a damaged file: an operator can correct these while we wait.
     (StoreError, RETRIED),
 )
 
-# SQLSTATEs of PostgreSQL: the state itself counts before its class, which is its first two characters.
-SQLSTATES: Final[dict[str, Fate]] = {
-    "": IN_DOUBT,  # the driver's own words: the connection is lost, or nothing was answered in time
+# SQLSTATEs of PostgreSQL: the full state has precedence over its class (the first two characters).
+SQLSTATES: Final[dict[str, FaultClass]] = {
+    "": IN_DOUBT,  # an error of the driver: the connection is lost, or the server did not answer in time
     "08": IN_DOUBT,  # connections
     "0A": RETRIED,  # a prepared statement whose tables have changed
     "25": RETRIED,  # the state of a transaction
     "25006": IN_DOUBT,  # read-only: the server became a standby
-    "25P03": FINAL,  # a transaction stood still for too long
+    "25P03": FINAL,  # a transaction was idle for too long
     "26": RETRIED,  # a prepared statement that is gone
     "28": RETRIED,  # passwords and roles
     "3D": RETRIED,  # no such database
     "3F": RETRIED,  # no such schema
-    "40": RETRIED,  # two transactions met
-    "40003": IN_DOUBT,  # it is not known whether the statement completed
+    "40": RETRIED,  # two transactions conflicted
+    "40003": IN_DOUBT,  # unknown whether the statement completed
     "42501": RETRIED,  # no rights
     "42703": RETRIED,  # no such column
     "42704": RETRIED,  # no such type
@@ -75,14 +75,14 @@ SQLSTATES: Final[dict[str, Fate]] = {
     "53": IN_DOUBT,  # memory, connections
     "53100": RETRIED,  # the disk is full
     "55": RETRIED,  # an object is in use
-    "57": IN_DOUBT,  # operators at work
+    "57": IN_DOUBT,  # operator intervention
     "58": IN_DOUBT,  # the system below
     "F0": RETRIED,  # the server's configuration
     "XX": RETRIED,  # the server's own errors
 }
 
 # Primary result codes of SQLite. Any other code is in doubt.
-SQLITE_CODES: Final[dict[str, Fate]] = {
+SQLITE_CODES: Final[dict[str, FaultClass]] = {
     "SQLITE_AUTH": RETRIED,
     "SQLITE_CANTOPEN": RETRIED,
     "SQLITE_CONSTRAINT": FINAL,
@@ -97,24 +97,24 @@ SQLITE_CODES: Final[dict[str, Fate]] = {
 }
 
 
-def fate_of(error: BaseException) -> Fate:
-    """What becomes of the request that met this error."""
-    for kind, fate in _ERRORS:
+def classify(error: BaseException) -> FaultClass:
+    """Classify the error that a request met."""
+    for kind, fault_class in _ERRORS:
         if isinstance(error, kind):
-            return fate
+            return fault_class
     return FINAL
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether repeating the request is of no use."""
-    return fate_of(error) is FINAL
+    """Whether repeating the request is pointless."""
+    return classify(error) is FINAL
 
 
-def fate_of_sqlstate(state: str) -> Fate:
-    """What the table says of a SQLSTATE."""
+def classify_sqlstate(state: str) -> FaultClass:
+    """Classify a SQLSTATE."""
     return SQLSTATES.get(state) or SQLSTATES.get(state[:2], FINAL)
 
 
-def fate_of_sqlite(code: str) -> Fate:
-    """What the table says of a primary result code (`SQLITE_BUSY`)."""
+def classify_sqlite(code: str) -> FaultClass:
+    """Classify a primary result code (`SQLITE_BUSY`)."""
     return SQLITE_CODES.get(code, IN_DOUBT)

@@ -1,4 +1,4 @@
-"""What a listing of runs can be asked for: conditions and an order, as data that every store understands alike."""
+"""Conditions and orders for listings of runs, as data that every store interprets in the same way."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stepwell.model.runs import Run
 from stepwell.model.waits import Wait
 
 Pattern = tuple[str, ...]
-"""The literal pieces between stars: `("order",)` is that text, `("order", "")` is whatever begins with it."""
+"""The literal pieces between stars: `("order",)` is that text, `("order", "")` is any text that begins with it."""
 
 ASCII_LOWER = {ord(letter): ord(letter.lower()) for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-"""The one folding that every database does alike."""
+"""The only case folding that every database does in the same way."""
 
 
 class Field(StrEnum):
-    """What a condition is about, and the text or number that its values are compared with."""
+    """What a condition tests, and the text or number that its values are compared with."""
 
     ID = "id"
     KEY = "key"
@@ -39,7 +39,7 @@ class Field(StrEnum):
 
 
 PAYLOAD_FIELDS = frozenset({Field.INPUT})
-"""What tells something of a payload to a caller that may ask, and not see payloads."""
+"""Fields that reveal a part of a payload. A caller who may not see payloads may not use them."""
 
 NUMBERS = frozenset({Field.VERSION, Field.CREATED, Field.TOOK})
 
@@ -68,7 +68,7 @@ class Condition(NamedTuple):
 
 
 class SortKey(StrEnum):
-    """What runs are sorted by; equal ones by id."""
+    """What runs are sorted by; runs with equal values are sorted by id."""
 
     ID = "id"
     CREATED = "created"
@@ -78,14 +78,14 @@ class SortKey(StrEnum):
 
 
 class Order(NamedTuple):
-    """A run that has no such time comes before all that have one; after them, if the order is descending."""
+    """A run without the time comes before all runs that have it; in descending order, after them."""
 
     by: SortKey = SortKey.ID
     descending: bool = True
 
 
 def place_of(run: Run, by: SortKey) -> tuple[int, str]:
-    """Where a run stands in an order."""
+    """The position of a run in an order."""
     number: int | None
     match by:
         case SortKey.ID:
@@ -102,12 +102,12 @@ def place_of(run: Run, by: SortKey) -> tuple[int, str]:
 
 
 def in_order(runs: list[Run], order: Order) -> list[Run]:
-    """Runs as an order has them."""
+    """Sort runs."""
     return sorted(runs, key=lambda run: place_of(run, order.by), reverse=order.descending)
 
 
 def meets(run: Run, waits: tuple[Wait, ...], condition: Condition) -> bool:
-    """Whether a run meets a condition: what a database has to agree with."""
+    """Whether a run meets a condition. The SQL of each database must agree with this."""
     if condition.field in NUMBERS:
         number = _number(run, condition.field)
         met = number is not None and any(_compare(number, *value) for value in condition.values)

@@ -1,4 +1,4 @@
-"""What servers remember beside the runs: each method is one atomic transition, or one read."""
+"""The records of servers: idempotency keys and the audit. Each method is one atomic transition, or one read."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation,
 
 
 class LedgerStore(Protocol):
-    """Keys of requests that must not happen twice, and the audit. Any number of servers may write at once."""
+    """Keys of requests that must not happen twice, and the audit. Any number of servers may write concurrently."""
 
     async def reserve(self, reservation: Reservation) -> Reserved:
-        """What stands under the key from now on: this, or what was reserved before and is still kept.
+        """Reserve a key. Returns what is stored under it: this reservation, or an earlier one if it is still kept.
 
-        Reservations whose `kept_until` has come are gone.
+        Reservations are deleted when their `kept_until` has come.
         """
         ...
 
     async def settle(self, scope: str, key: str, answer: str) -> None:
-        """What was reserved is done, and this is its answer. Nothing if it is gone. Repeating it is harmless."""
+        """Store the answer to a reserved request. Does nothing if the reservation is gone. Repeating it is harmless."""
         ...
 
     async def note(self, act: NewAct) -> Act:
-        """Append a line to the audit: the number after the last one, the store's time, and the hash that follows from
-        the line before.
+        """Append a line to the audit, with the next number, the store's time, and a hash that includes the hash of the
+        previous line.
 
-        Repeating it, with the same request and outcome, answers with the line that is there.
+        Repeating it with the same request and outcome returns the line that exists.
         """
         ...
 
     async def list_acts(self, *, limit: int, below: int = ACT_LAST) -> list[Act]:
-        """Lines with numbers below this, newest first."""
+        """Lines with numbers below `below`, newest first."""
         ...
 
     async def head(self) -> ChainHead:
-        """What was appended last, as the store remembers it apart from the lines."""
+        """The last appended line, which the store records separately from the lines."""
         ...

@@ -1,4 +1,4 @@
-"""What a migration did, or would do."""
+"""The result of a migration, or of a dry run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Migrated(NamedTuple):
-    """A database before and after."""
+    """The schema of a database before and after a migration."""
 
     where: str
     before: int  # the number of the schema; 0: there was none
     after: int
-    functions: str = ""  # what this release keeps in the database beside tables, if it was not there
+    functions: str = ""  # the functions that this release added to the database, if any
 
     @property
     def is_change(self) -> bool:
-        """Whether anything was missing."""
+        """Whether anything was missing in the database."""
         return self.before != self.after or bool(self.functions)

@@ -18,15 +18,14 @@ class SignalStore(Protocol):
     ) -> Coroutine[Any, Any, tuple[list[Delivered], list[Claimed]]]:
         """Store signals in mailboxes, in order, in one transaction, and wake the runs that wait for them.
 
-        The target is tried as a run id first (a continued run passes it on to its successor, and so on), then as a
-        key of an active run. No active
-        run: held under the key if `hold`, else MISSING. A known `signal_id` answers DUPLICATE, and so does a known
-        (dedup key, run, name), consumed or not; where it would be MISSING, also one that a run which has ended knows:
-        of the target's id, its successors, or the target's key (the newest of them).
-        A parked run (waiting, or compensating) with a signal wait that names it (or names none) gets `wake_at` = now,
-        and is claimed for the claimant at
-        once if that is given and possible, as in `RunStore.create`. Pending, running, paused, cancelling runs only
-        get it stored.
+        The target is tried as a run id first (a continued run passes the signal on to its successor, and so on), then
+        as the key of an active run. Without an active run, the signal is held under the key if `hold`, else MISSING. A
+        known `signal_id` answers DUPLICATE, and so does a known (dedup key, run, name), consumed or not. Where the
+        answer would be MISSING, it is also DUPLICATE if an ended run knows the signal: the run with the target's id,
+        its successors, or the newest run with the target's key.
+        A run that waits (or compensates) without an owner and has a signal wait for this name (or for any name) gets
+        `wake_at` = now; if a claimant is given and can take it, the run is claimed at once, as in `RunStore.create`.
+        For pending, running, paused and cancelling runs the signal is only stored.
         """
         ...
 
@@ -35,9 +34,9 @@ class SignalStore(Protocol):
     ) -> tuple[Created, Delivered, list[Claimed]]:
         """Deliver a signal to the active run of `run.key`, or create that run with the signal in its mailbox.
 
-        One transaction: of any number of callers at once, one creates the run, and every signal is in it. A run of the
-        key that has ended does not count; `same_input` is as with `create`. A known `signal_id` answers DUPLICATE and
-        writes nothing. Claims as `create` and `deliver` do.
+        One transaction: of any number of concurrent callers, one creates the run, and the run gets every signal. Ended
+        runs of the key do not count; `same_input` is as with `create`. A known `signal_id` answers DUPLICATE and writes
+        nothing. Claims as `create` and `deliver` do.
         """
         ...
 
@@ -46,8 +45,8 @@ class SignalStore(Protocol):
     ) -> tuple[list[Delivered], list[Claimed]]:
         """Move signals that no run will read (held, refused, or left by an ended run) to a run, in order.
 
-        Each gets a new number, and wakes its run as `deliver` does. MISSING if the target has no active run, or if the
-        signal is no longer there to move: nothing changes then. DUPLICATE if the run knows its dedup key: it is
+        Each gets a new number and wakes its run as `deliver` does. MISSING if the target has no active run, or if the
+        signal is no longer there to move; nothing changes then. DUPLICATE if the run knows its dedup key; the signal is
         dropped.
         """
         ...

@@ -20,12 +20,12 @@ from stepwell.stores.base.workers import WorkerStore
 
 
 class Capabilities(NamedTuple):
-    """What a store declares of itself."""
+    """What a store can do."""
 
     name: str
     survives_restart: bool
     is_shared: bool  # several processes may use it at once
-    has_transactions: bool = False  # authors' own rows can be committed with the record
+    has_transactions: bool = False  # an author's rows can be committed with the record
 
 
 class Store(Protocol):
@@ -56,8 +56,8 @@ class Store(Protocol):
     def wakeups(self) -> Wakeups: ...
     @property
     def blobs(self) -> Blobs:
-        """Large payloads, by their hash. One that was put is durable before, or in the transaction of, anything that
-        this store writes later. Nothing removes them yet.
+        """Large payloads, by hash. After `put`, a payload becomes durable before anything that this store writes later,
+        or in the same transaction. Nothing removes payloads yet.
         """
         ...
 
@@ -65,24 +65,24 @@ class Store(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def now(self) -> Instant:
-        """The store's clock, as far as this process knows it:
-        never behind any instant this store has shown, and never going back.
+        """The store's clock, as far as this process knows it. It never goes back, and it is never behind an instant
+        that this store has returned.
         """
         ...
 
     def declare_encrypted(self) -> None:
-        """Values that are written through this handle from now on are encrypted.
+        """Declare that this handle encrypts the values that it writes.
 
-        The first of its writes marks the database. Whoever has not declared this, by whatever handle and process, is
-        refused with `EncryptedStoreError` after that, but for what carries no value: acts on runs and workflows that
-        are there, the ledger, and moving. Reads go on.
+        Its first write marks the database. From then on, every handle in every process that has not declared this gets
+        `EncryptedStoreError` when it writes a value. Writes without values are still accepted: acts on existing runs
+        and workflows, the ledger, and transfers. Reads continue.
         """
         ...
 
     async def open(self) -> None:
-        """Get ready to be used; creates or migrates what is missing."""
+        """Prepare the store for use; create or migrate what is missing."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...

@@ -1,8 +1,8 @@
-"""The time of a store that has only the machine's clocks: it never goes back and never stands still.
+"""The time of a store that has only the machine's clocks: it never goes back and never stops.
 
-It is the wall clock as long as that runs. Once the wall clock is set back, time goes on from where it was, by the clock
-that counts since the machine was booted. All processes of a boot share that clock, so an *anchor* (an instant, and what
-the clock of the boot showed then) gives all of them the same time.
+It is the wall clock while the wall clock runs normally. When the wall clock is set back, time continues from where it
+was, by the clock that counts since the machine was booted. All processes of a boot share that clock, so an *anchor* (an
+instant, and what the boot clock showed then) gives all of them the same time.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 
 from stepwell.clock import SECOND, Clock, Instant, Span
 
-# How old an anchor may become, in microseconds. Storing one costs a page of the log, so it is not stored with every
-# commit. After a boot, time goes on above what may have been shown since.
+# How old an anchor may become, in microseconds. Storing one costs a page of the log, so not every commit stores one.
+# After a boot, time continues above every instant that may have been shown since the stored anchor.
 FLOOR_LAG: Final = 10_000
-# How far instants that were shown may be above the line of the stored anchor.
+# How far instants that were shown may be ahead of the time that the stored anchor gives.
 EXCESS: Final = 1_000
-# Further ahead of the wall clock, time runs at half speed until the wall clock has caught up.
+# If time is further ahead of the wall clock than this, it runs at half speed until the wall clock catches up.
 AHEAD_MAX: Final = Span(300 * SECOND)
 
 
 class Anchor(NamedTuple):
-    """An instant, and the reading of a boot's clock at that instant. `divisor` is 2 while time runs at half speed."""
+    """An instant, and the reading of the boot clock at that instant. `divisor` is 2 while time runs at half speed."""
 
     floor: Instant = Instant(0)
     uptime: int = 0
@@ -29,7 +29,7 @@ class Anchor(NamedTuple):
     divisor: int = 1
 
     def at(self, uptime: int) -> Instant:
-        """The instant at another reading of the same clock."""
+        """The instant at another reading of the same boot clock."""
         return Instant(self.floor + max(0, uptime - self.uptime) // self.divisor)
 
 
@@ -41,8 +41,8 @@ class Timeline:
     def __init__(self) -> None:
         self.anchor = Anchor()
         self.shown = Instant(0)  # no earlier instant is shown again
-        self._calm_until = 0  # up to here the anchor is young enough to be left as it is
-        # How far the wall clock is before the clock of the boot, at least and at most, while both run as they should.
+        self._calm_until = 0  # until then the anchor is recent enough to keep
+        # The range of (wall clock - boot clock) while both run normally.
         self._behind = self._ahead = 0
 
     def _follow(self, anchor: Anchor, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class Timeline:
         self._behind, self._ahead = lead - EXCESS, lead + EXCESS
 
     def adopt(self, stored: Anchor, clock: Clock) -> None:
-        """Follow the anchor that is stored. One of another boot, or of another machine, is only a lower limit."""
+        """Follow the stored anchor. An anchor of another boot or another machine is only a lower limit."""
         uptime = clock.uptime()
         if stored.boot == clock.boot and stored.uptime <= uptime:
             self._follow(stored, clock)
@@ -69,12 +69,12 @@ class Timeline:
     def now(self, clock: Clock, *, others_wrote: bool = False) -> Instant:
         """The time. If this changes the anchor, the next transaction stores it.
 
-        `others_wrote`: other processes may have written since the last time here, so the result is above everything
-        that they may have shown.
+        `others_wrote`: other processes may have written since the last call, so the result is above every instant that
+        they may have shown.
         """
         wall, uptime = clock.now(), clock.uptime()
         if self.shown <= wall < self._calm_until and self._behind <= wall - uptime <= self._ahead and not others_wrote:
-            self.shown = wall  # both clocks run as they should, as in nearly every call
+            self.shown = wall  # both clocks run normally, as in nearly every call
             return wall
         anchor = self.anchor
         due = anchor.at(uptime)
@@ -90,10 +90,10 @@ class Timeline:
         if divisor != anchor.divisor or now > due + EXCESS or anchor.boot != clock.boot:
             self._follow(Anchor(now, uptime, clock.boot, divisor), clock)
         elif uptime - anchor.uptime > FLOOR_LAG:
-            self._follow(Anchor(due, uptime, anchor.boot, divisor), clock)  # the same line, from a later point
+            self._follow(Anchor(due, uptime, anchor.boot, divisor), clock)  # the same time, from a later point
         return now
 
-    def lift(self, floor: Instant, clock: Clock) -> None:
-        """Show no earlier instant than this from now on; the caller stores the anchor."""
+    def raise_floor(self, floor: Instant, clock: Clock) -> None:
+        """Show no earlier instant than this from now on. The caller stores the anchor."""
         self.shown = max(self.shown, floor)
         self._follow(Anchor(self.shown, clock.uptime(), clock.boot, self.anchor.divisor), clock)

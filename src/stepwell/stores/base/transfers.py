@@ -1,18 +1,18 @@
-"""Moving runs: one into a store in use, or everything: the source is sealed, parcels are copied, the other one opened.
+"""Moving runs: a single run into a store in use, or a whole store: seal the source, copy batches, open the destination.
 
     source        destination
     open          open, and empty
-    seal          .             nothing changes in the source from here on
-    .             expect        nothing but `unpack` changes the destination from here on
-    pack ───────► unpack        parcel by parcel, until `Parcel.next` is empty
-    .             .             whoever moves compares, and replays
+    seal          .             from here on nothing changes in the source
+    .             expect        from here on only `unpack` changes the destination
+    pack ───────► unpack        batch by batch, until `TransferBatch.next` is empty
+    .             .             the mover compares the contents and replays the runs
     release       .             the source is never opened again
     .             accept        the destination is open
 
-There is no moment at which both are open, so no run goes on twice. Each transition can be repeated with the same id of
-the transfer: a move that was interrupted goes on where it was. `unseal` and `reject` take the first two back.
+The two are never open at the same time, so no run continues in both. Each transition can be repeated with the same
+transfer id, so an interrupted move can be resumed. `unseal` and `reject` undo the first two transitions.
 
-What is packed is in `stepwell.stores.base.parcels`.
+`stepwell.stores.base.packed_items` describes what is packed.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from typing import NamedTuple, Protocol
 from stepwell.clock import Instant
 from stepwell.errors import StoreInUseError, StoreSealedError, TransferError
 from stepwell.model.workers import Worker
-from stepwell.stores.base.parcels import Item, PackedRun, Parcel, name_of
+from stepwell.stores.base.packed_items import Item, PackedRun, TransferBatch, name_of
 
 
 class SealKind(StrEnum):
     """Why a store is closed."""
 
     LEAVING = "leaving"  # its runs are being copied to the peer
-    LEFT = "left"  # the peer has them, for good
+    LEFT = "left"  # the peer has them, permanently
     ARRIVING = "arriving"  # runs are being copied into it from the peer
 
 
 class Seal(NamedTuple):
-    """A store that is closed: who asks it for a write is refused with `StoreSealedError`, and reads go on."""
+    """Why and for whom a store is closed. Writes raise `StoreSealedError`; reads continue."""
 
     transfer_id: str
     kind: SealKind
-    peer: str  # the other database as people know it: an address without a password
-    at: Instant  # the store's own time: no instant that it has written is later
+    peer: str  # the other database: an address without a password
+    at: Instant  # the store's own time; it has written no later instant
 
 
 class Manifest(NamedTuple):
     """How much a store holds."""
 
     runs: int
-    active: int  # of these runs, those that have not ended
+    active: int  # the runs that have not ended
     chunks: int  # of all streams
-    events: int  # known ones, kept or not
-    signals: int  # in mailboxes, held, or only known
+    events: int  # all known events, kept or not
+    signals: int  # in mailboxes, held, or only remembered
     owed: int  # to sinks, and dead letters
     blobs: int
     requests: int = 0  # idempotency keys that are kept
@@ -59,26 +59,26 @@ class Manifest(NamedTuple):
 
     @property
     def items(self) -> int:
-        """How many things `pack` gives in all."""
+        """How many items `pack` returns in all."""
         beside = self.blobs + self.requests + self.acts
         return self.runs + self.chunks + self.events + self.signals + self.owed + beside
 
 
 class TransferStore(Protocol):
-    """Transitions of a store whose contents are moved. Not one of them is for a store that is in use."""
+    """Transitions of a store whose contents are moved. Except `restore`, they are for stores without live workers."""
 
     async def find_seal(self) -> Seal | None:
-        """How the store is closed; None if it is open."""
+        """The seal of the store; None if it is open."""
         ...
 
     async def manifest(self) -> Manifest:
-        """How much there is."""
+        """How much the store holds."""
         ...
 
     # --- one run ---
 
     async def restore(self, packed: PackedRun) -> bool:
-        """Add one run to a store that is open, in one transaction; nobody owns it, and it goes on at its `wake_at`.
+        """Add one run to a store that is open, in one transaction. The run has no owner and continues at its `wake_at`.
 
         It brings no receipts and no open waits. False, and nothing is written, if its id is taken, or if it has not
         ended and another active run has its key. Raises `StoreSealedError` if the store is closed.
@@ -88,148 +88,148 @@ class TransferStore(Protocol):
     # --- the source ---
 
     async def seal(self, transfer_id: str, to: str) -> Seal:
-        """Close the store as LEAVING. Nothing of it changes any more but by `release` and `unseal`.
+        """Close the store as LEAVING. From then on only `release` and `unseal` change it.
 
-        Every other write, by whatever handle and process, raises `StoreSealedError`: also those of transactions, of
-        callers' connections, of workers and of whoever repeats a write that was not acknowledged. What was acknowledged
-        before is in what is packed. Reads and `pack` go on.
-        Runs whose worker's lease is over are freed first as by `RunStore.rescue`, with a stall counted but without ever
-        pausing one; what such workers had taken from the outbox is due, and no worker is left.
-        Repeating it answers with the seal that is there. Raises `StoreInUseError` while a worker has a live lease, and
-        `StoreSealedError` if the store is sealed otherwise.
+        Every other write, by any handle and process, raises `StoreSealedError`. That includes transactions, callers'
+        connections, workers, and repetitions of writes that were not acknowledged. `pack` returns everything that was
+        acknowledged before. Reads and `pack` continue.
+        Runs whose worker's lease has expired are freed first as by `RunStore.rescue`: a stall is counted, but no run is
+        paused. What such workers had taken from the outbox is due, and their rows are removed.
+        Repeating it returns the existing seal. Raises `StoreInUseError` while a worker has a live lease, and
+        `StoreSealedError` if the store has another seal.
         """
         ...
 
-    async def pack(self, after: str = "", *, limit: int) -> Parcel:
-        """The next parcel: at most `limit` things of one kind, and one at least unless it is the last. It ends early
-        once it weighs `PARCEL_BYTES`.
+    async def pack(self, after: str = "", *, limit: int) -> TransferBatch:
+        """The next batch: items of one kind, at most `limit`; only the last batch may be empty. A batch ends early when
+        it reaches `BATCH_BYTES`.
 
-        `after` is the `next` of the parcel before. In this order: blobs by name, events by number, runs as they were
-        created, chunks by run (as created), stream (by code points) and offset, signals by number, what is owed by
-        number, idempotency keys by scope and key (by code points), lines of the audit by number. Every store packs the
-        same content in the same order and the same values; only where it is cut may differ.
+        `after` is the `next` of the previous batch. The order is: blobs by name, events by number, runs in creation
+        order, chunks by run (in creation order), stream (by code points) and offset, signals by number, outbox rows by
+        number, idempotency keys by scope and key (by code points), audit lines by number. Every store packs the same
+        content in the same order with the same values; only the cuts between batches may differ.
         Raises `TransferError` unless the store is sealed.
         """
         ...
 
     async def release(self, transfer_id: str) -> Seal:
-        """LEAVING becomes LEFT, for good. Repeating it answers with the seal. Raises `TransferError` if the store is
-        not sealed for this transfer.
+        """LEAVING becomes LEFT, permanently. Repeating it returns the seal. Raises `TransferError` if the store is not
+        sealed for this transfer.
         """
         ...
 
     async def unseal(self, transfer_id: str) -> None:
-        """Open a store that is LEAVING again, as it was. Nothing if it is open. Raises `StoreSealedError` if it is
-        sealed otherwise, also if it has LEFT.
+        """Open a store that is LEAVING again, unchanged. Does nothing if it is open. Raises `StoreSealedError` if it
+        has another seal or has LEFT.
         """
         ...
 
     # --- the destination ---
 
     async def expect(self, transfer_id: str, source: str, *, since: Instant) -> Seal:
-        """Close the store as ARRIVING. Nothing of it changes any more but by `unpack`, `accept` and `reject`; other
-        writes are refused as by `seal`.
+        """Close the store as ARRIVING. From then on only `unpack`, `accept` and `reject` change it; other writes are
+        rejected as by `seal`.
 
         `since` is `Seal.at` of the source: this store shows no earlier instant from now on.
-        Repeating it answers with the seal that is there. Raises `TransferError` if the store holds anything,
-        `StoreInUseError` while a worker has a live lease, and `StoreSealedError` if the store is sealed otherwise.
+        Repeating it returns the existing seal. Raises `TransferError` if the store holds anything, `StoreInUseError`
+        while a worker has a live lease, and `StoreSealedError` if the store has another seal.
         """
         ...
 
-    async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
-        """Add what is in a parcel, as it is, in one transaction. Nothing follows from it: no run takes over a held
-        signal or is woken. No number up to those in `Parcel.given` is given from then on.
+    async def unpack(self, transfer_id: str, batch: TransferBatch) -> None:
+        """Add the contents of a batch unchanged, in one transaction. This has no other effects: no run takes over a
+        held signal or is woken. From then on the store assigns no number up to those in `TransferBatch.highest`.
 
-        Runs are created in the order in which they come. What is there already, just so, is left alone. Raises
-        `TransferError`, and nothing is written, if something is there with another content, if its run or event is not
-        there, if the content of a blob is not what its name says, or if the store does not expect this transfer.
+        Runs are created in the order of the batch. Items that are there already and are identical are skipped. Raises
+        `TransferError`, and nothing is written, if an item is there with another content, if its run or event is
+        missing, if the content of a blob does not match its name, or if the store does not expect this transfer.
         """
         ...
 
     async def accept(self, transfer_id: str) -> None:
-        """Open a store that is ARRIVING. Whatever numbers it gives from now on are above those that came. Nothing if it
-        is open already. Raises `StoreSealedError` if it is sealed otherwise.
+        """Open a store that is ARRIVING. It assigns only numbers above the unpacked ones. Does nothing if it is open
+        already. Raises `StoreSealedError` if it has another seal.
         """
         ...
 
     async def reject(self, transfer_id: str) -> None:
-        """Empty a store that is ARRIVING, and open it. Nothing if it is open. Raises `StoreSealedError` if it is sealed
-        otherwise.
+        """Empty a store that is ARRIVING, and open it. Does nothing if it is open. Raises `StoreSealedError` if it has
+        another seal.
         """
         ...
 
 
-# --- words that all stores use ---
+# --- errors that all stores use ---
 
 
 def sealed(seal: Seal) -> StoreSealedError:
     """A write to a store that is closed."""
     match seal.kind:
         case SealKind.LEFT:
-            title, fix = f"this database has been moved to {seal.peer}", f"use that one: --db {seal.peer}"
-            why = "its runs go on there, and would go on twice if they went on here too"
+            title, fix = f"this database has been moved to {seal.peer}", f"use the new database: --db {seal.peer}"
+            why = "its runs continue there; if they continued here too, they would run twice"
         case SealKind.LEAVING:
             title = f"this database is being moved to {seal.peer}"
-            why = "what is written to it now would not arrive there"
-            fix = "wait for `stepwell move`; if that was stopped, run it again, or take it back with --undo"
+            why = "anything written now would be missing there"
+            fix = "wait for `stepwell move`; if it was interrupted, run it again, or undo it with --undo"
         case SealKind.ARRIVING:
             title = f"this database is being filled from {seal.peer}"
-            why = "its runs may go on when they have all arrived, and not before they have left the other one"
-            fix = "wait for `stepwell move`; if that was stopped, run it again, or take it back with --undo"
+            why = "its runs may continue only when all have arrived and the other database is closed"
+            fix = "wait for `stepwell move`; if it was interrupted, run it again, or undo it with --undo"
     return StoreSealedError(title, why=why, fix=fix)
 
 
 def in_use(workers: Iterable[Worker]) -> StoreInUseError:
-    """Workers are alive, and one of their steps may be running at this moment."""
+    """Workers are alive, and one of their steps may be running."""
     names = ", ".join(f"{worker.name} ({worker.incarnation})" for worker in workers)
     return StoreInUseError(
         f"workers are using this database: {names}",
         why="a step may be running, and its result would be lost",
-        fix="stop the workers first; of one that died, wait until its lease is over",
+        fix="stop the workers first; if a worker died, wait until its lease expires",
     )
 
 
 def not_empty(found: Manifest) -> TransferError:
-    """A destination that holds something of its own."""
+    """The destination holds something already."""
     of_runs = f"{found.runs} runs, {found.events} events, {found.signals} signals and {found.blobs} large payloads"
     there = f"{of_runs}, {found.requests} idempotency keys and {found.acts} lines of audit"
     return TransferError(
         "the destination is not empty",
-        why=f"it has {there}",
+        why=f"it contains {there}",
         fix="move into a new database",
     )
 
 
 def not_sealed(transfer_id: str) -> TransferError:
-    """The store has nothing to do with a transfer."""
+    """The store takes no part in this transfer."""
     return TransferError(
-        f"the database takes no part in transfer {transfer_id}" if transfer_id else "the database is not sealed",
-        why="only what is sealed can be packed, released or filled",
+        f"the database is not sealed for transfer {transfer_id}" if transfer_id else "the database is not sealed",
+        why="only a sealed database can be packed, released or filled",
         fix="run `stepwell move` again",
     )
 
 
 def differs(item: Item) -> TransferError:
-    """Something is in the destination already, and it is not the same."""
+    """The destination has this item already, with another content."""
     what = name_of(item)
     return TransferError(
-        f"{what} is in the destination already, with another content",
-        why="it did not come from there as it is now",
+        f"{what} is already in the destination, with another content",
+        why="it was changed there, or it did not come from this source",
         fix="move into a new database",
     )
 
 
-def homeless(item: Item) -> TransferError:
-    """Something refers to a run or an event that is not there."""
+def unattached(item: Item) -> TransferError:
+    """An item refers to a run or an event that is missing."""
     return TransferError(
-        f"{name_of(item)} arrives before what it belongs to",
-        why="its run, or an event that it got, is not in the destination",
-        fix="unpack parcels in the order in which they were packed",
+        f"{name_of(item)} arrived before the run or event that it belongs to",
+        why="that run or event is not in the destination",
+        fix="unpack the batches in the order in which they were packed",
     )
 
 
 def unstorable(item: Item, words: str) -> TransferError:
-    """The destination has no place for something that the source could hold."""
+    """The destination cannot store an item that the source could store."""
     return TransferError(
         f"{name_of(item)} cannot be stored in the destination",
         why=words,
@@ -238,9 +238,9 @@ def unstorable(item: Item, words: str) -> TransferError:
 
 
 def damaged(name: str) -> TransferError:
-    """A large payload is not what its name says."""
+    """The content of a large payload does not match its name."""
     return TransferError(
-        f"the large payload {name} has another content than its name says",
-        why="the database that it is in was damaged",
-        fix="put that database back from a backup",
+        f"the content of the large payload {name} does not match its name",
+        why="the name is the hash of the content, so the database is damaged",
+        fix="restore that database from a backup",
     )

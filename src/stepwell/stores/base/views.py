@@ -1,4 +1,4 @@
-"""Reads for people: they never decide a write."""
+"""Reads for people. No write depends on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunFilter(NamedTuple):
 
 
 class Detail(NamedTuple):
-    """One run with all that is recorded of it, in one consistent read."""
+    """One run with its complete record, in one consistent read."""
 
     run: Run
     history: History
@@ -53,7 +53,7 @@ class HeldSignal(NamedTuple):
 
 
 class UnreadSignal(NamedTuple):
-    """A signal that its run did not read before it ended, or would not take."""
+    """A signal that its run did not read before it ended, or that its run refused."""
 
     run_id: RunId
     status: RunStatus  # of the run
@@ -79,23 +79,23 @@ class Tally(NamedTuple):
     definition: str
     status: RunStatus
     runs: int
-    last_at: Instant  # when the latest of them was created, begun or ended, whichever was last
+    last_at: Instant  # when one of them was last created, started or ended
 
 
-class Census(NamedTuple):
-    """How many runs there are that have not ended."""
+class UnfinishedCounts(NamedTuple):
+    """How many runs have not ended."""
 
-    runs: Mapping[RunStatus, int]  # by status; none of them is 0
-    due: int  # may be claimed now
-    due_since: Instant | None  # since when the first of those may be
+    runs: Mapping[RunStatus, int]  # by status; statuses without runs are left out
+    due: int  # runs that may be claimed now
+    due_since: Instant | None  # since when the oldest of these may be claimed
 
 
-class Outlook(NamedTuple):
-    """What a worker that has nothing to do wants to know."""
+class UpcomingWork(NamedTuple):
+    """What an idle worker needs to know."""
 
     next_wake: Instant | None  # the earliest `wake_at` among the runs that it serves and may claim
-    has_stranded: bool  # whether `rescue` would find anything
-    lapses_at: Instant | None  # when the first of the live leases is over, unless it is renewed
+    has_stranded: bool  # whether `rescue` would find a run
+    lease_ends_at: Instant | None  # when the first live lease expires, unless it is renewed
 
 
 class ViewStore(Protocol):
@@ -128,7 +128,7 @@ class ViewStore(Protocol):
     async def read_stream(self, run_id: RunId, stream: str, *, after: int, limit: int) -> Page:
         """At most `limit` chunks with an offset above `after`, in their order, in one consistent read.
 
-        A stream that nobody has appended to is empty; that of an unknown run is over.
+        A stream without any lines is empty; a stream of an unknown run has ended.
         """
         ...
 
@@ -137,14 +137,15 @@ class ViewStore(Protocol):
         ...
 
     async def list_runs(self, where: RunFilter, *, limit: int, before: RunId | None = None) -> list[Run]:
-        """In the filter's order, at most `limit`, those that come behind `before`.
+        """At most `limit` runs in the filter's order, after the run `before`.
 
-        By id, `before` need not be the id of a run; in any other order nothing comes behind one that is not there.
+        In an order by id, `before` need not be the id of a run. In any other order, an unknown `before` gives an empty
+        list.
         """
         ...
 
     async def count_runs(self, where: RunFilter, *, limit: int) -> int:
-        """How many runs there are for a filter; none are counted beyond `limit`."""
+        """How many runs match a filter; the count stops at `limit`."""
         ...
 
     async def list_workers(self) -> list[Worker]:
@@ -156,7 +157,7 @@ class ViewStore(Protocol):
         ...
 
     async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
-        """Signals that ended runs left unread, and those that runs refused, oldest first."""
+        """Signals that ended runs did not read, and signals that runs refused, oldest first."""
         ...
 
     async def find_question(self, signal_id: SignalId) -> Question | None:
@@ -164,7 +165,7 @@ class ViewStore(Protocol):
         ...
 
     async def list_events(self, *, limit: int, topic: str | None = None) -> list[KeptEvent]:
-        """What topics (or one topic) keep for waits to come, oldest first; not what is kept no longer."""
+        """The events that topics (or one topic) keep for future waits, oldest first; expired events are left out."""
         ...
 
     async def list_audit(self, run_id: RunId) -> list[Audit]:
@@ -176,32 +177,33 @@ class ViewStore(Protocol):
         ...
 
     async def tally_runs(self) -> list[Tally]:
-        """All runs, counted by definition and status, in the order of both. Reads every run: for people."""
+        """All runs, counted by definition and status, in the order of both. It reads every run, so it is for people
+        only.
+        """
         ...
 
-    async def census(self) -> Census:
-        """What has not ended, counted in indexes: for monitors that ask every few seconds."""
+    async def count_unfinished(self) -> UnfinishedCounts:
+        """Counts of the runs that have not ended, from indexes; for monitors that ask every few seconds."""
         ...
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
-        """The earliest `wake_at` among runs of these definitions, but those of workflows that are paused. One index
-        look-up each; writes nothing.
+        """The earliest `wake_at` among runs of these definitions, except those of paused workflows. One index look-up
+        each; writes nothing.
         """
         ...
 
     async def has_stranded(self) -> bool:
-        """Whether `rescue` would find anything. Writes nothing."""
+        """Whether `rescue` would find a run. Writes nothing."""
         ...
 
-    async def outlook(self, definitions: Collection[str]) -> Outlook:
-        """`next_wake` and `has_stranded` in one read, and when leases end. Writes nothing."""
+    async def upcoming_work(self, definitions: Collection[str]) -> UpcomingWork:
+        """`next_wake` and `has_stranded` in one read, and when the first lease expires. Writes nothing."""
         ...
 
     async def orphans(self) -> list[RunId]:
         """Active runs with no durable cause of progress; must always be empty.
 
-        A cause is: an owner; a `wake_at`; being paused or compensation_failed (an operator's turn); being parked with
-        at least one signal wait or
-        open topic wait, or with a child wait whose child is active.
+        A cause of progress is: an owner; a `wake_at`; being paused or compensation_failed (an operator must act); or
+        having, while the run waits, at least one signal wait or open topic wait, or a child wait whose child is active.
         """
         ...

@@ -1,4 +1,4 @@
-"""What an author's SQL may do inside our transaction: everything but end it, and reach into our tables."""
+"""Restricts an author's SQL inside our transaction: it may do anything except end the transaction or use our tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from stepwell.errors import TransactionError
 from stepwell.model.transactions import Parameters
+from stepwell.stores.base.transactions import forbidden_sql, used_after_end
 from stepwell.stores.postgres.faults import ConflictError, translate
 
-# Literals, quoted names and comments are passed over; what is left may hold a placeholder.
+# Literals, quoted names and comments are skipped; placeholders are only in the rest.
 _TOKENS = re.compile(
     r"""
     (?P<skip>
@@ -33,17 +33,17 @@ _SAVEPOINT = re.compile(r"\bstepwell_\w*", re.I)
 
 
 class IntegrityError(psycopg.IntegrityError, sqlite3.IntegrityError):
-    """A constraint refuses it; caught by either driver's name, so that a step is the same on every store."""
+    """A constraint rejects a row. Either driver's exception type catches it, so a step is the same on every store."""
 
 
 class OperationalError(psycopg.OperationalError, sqlite3.OperationalError):
-    """The SQL is wrong; caught by either driver's name."""
+    """The SQL is wrong. Either driver's exception type catches it."""
 
 
 class AuthorTransaction:
-    """`Transaction` for an author, over the connection that writes. It is closed when the work is over.
+    """`Transaction` for an author, on the writing connection. It is closed when the work has ended.
 
-    Placeholders are `?` and `:name`, as on every store, or `%s` and `%(name)s`, as psycopg has them.
+    Placeholders are `?` and `:name`, as on every store, or `%s` and `%(name)s`, as in psycopg.
     """
 
     __slots__ = ("_changes", "_connection", "_is_over", "_schema", "_where")
@@ -56,7 +56,7 @@ class AuthorTransaction:
         self._changes = 0
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Execute one statement, and give its rows."""
+        """Execute one statement and return its rows."""
         return self._run(sql, parameters or None)
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
@@ -72,7 +72,7 @@ class AuthorTransaction:
 
     @property
     def last_row_id(self) -> int:
-        """The number that a sequence gave last in this transaction's session; 0 if none did."""
+        """The last number that a sequence gave in this session; 0 if there was none."""
         connection = self._open()
         try:
             with connection.transaction():
@@ -81,7 +81,7 @@ class AuthorTransaction:
             return 0
 
     def close(self) -> None:
-        """The work is over: whoever kept this gets an error."""
+        """End the use of this object: from now on it raises errors."""
         self._is_over = True
 
     def _run(self, sql: str, parameters: Parameters | None) -> list[tuple[Any, ...]]:
@@ -89,7 +89,7 @@ class AuthorTransaction:
         _check(sql, self._schema)
         text = sql if parameters is None else translated(sql)
         try:
-            # Binding needs a statement by itself: without parameters several could be smuggled into one.
+            # Always bind parameters: without them, several statements could be smuggled into one.
             cursor = connection.execute(text if parameters is not None else text.replace("%", "%%"), parameters or ())
             rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description is not None else []
         except psycopg.IntegrityError as error:
@@ -107,18 +107,13 @@ class AuthorTransaction:
 
     def _open(self) -> Any:
         if self._is_over:
-            raise TransactionError(
-                "a transaction was used after its step had ended",
-                where="Transaction",
-                why="it is committed or rolled back when the body returns or raises",
-                fix="do everything inside the body, and return plain values",
-            )
+            raise used_after_end()
         return self._connection
 
 
 @lru_cache(maxsize=256)
 def translated(sql: str) -> str:
-    """A statement with the driver's placeholders; one that has them already stays as it is."""
+    """A statement with the driver's placeholders. If it has these already, it is not changed."""
     if re.search(r"%s|%\(\w+\)s|%b", sql):
         return sql
 
@@ -134,23 +129,13 @@ def translated(sql: str) -> str:
 
 def _check(sql: str, schema: str) -> None:
     if _ENDING.match(sql) and not _PARTIAL.match(sql):
-        raise _refusal(
+        raise forbidden_sql(
             sql, "ends or begins the transaction itself", "leave it out: return to commit, raise to roll back"
         )
     bare = _TOKENS.sub(lambda found: found[0] if found[0].startswith('"') else " ", sql)
     if re.match(r"\s*(?:savepoint|release|rollback)\b", sql, re.I) and _SAVEPOINT.search(bare):
-        raise _refusal(sql, "uses a savepoint of stepwell", "give the savepoint another name")
+        raise forbidden_sql(sql, "uses a savepoint of stepwell", "give the savepoint another name")
     if re.search(rf"(?<![\w.])\"?{re.escape(schema)}(?:_[0-9a-f]{{10}})?\"?\s*\.", bare, re.I):
-        raise _refusal(
+        raise forbidden_sql(
             sql, f"touches the schema {schema}", "read runs with the engine; keep your rows in tables of your own"
         )
-
-
-def _refusal(sql: str, what: str, fix: str) -> TransactionError:
-    text = " ".join(sql.split())
-    return TransactionError(
-        f"a transactional step {what}",
-        where=text if len(text) <= 80 else f"{text[:79]}…",
-        why="its rows and its record commit together, in a transaction that stepwell begins and ends",
-        fix=fix,
-    )

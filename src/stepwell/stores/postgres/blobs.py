@@ -1,25 +1,23 @@
-"""Large payloads in the database itself: by their hash, in a table of their own."""
+"""Large payloads in the database itself, by hash, in a table of their own."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
-from stepwell.codec.blobs import DamagedBlobError
 from stepwell.stores.postgres.calls import READ_BLOB
-from stepwell.stores.sql.blobs import PlannedBlobs
+from stepwell.stores.sql.blobs import PlannedBlobs, checked, digest_of
 
 if TYPE_CHECKING:
     from stepwell.stores.postgres.database import PostgresDatabase
 
 
 class NewBlobs(PlannedBlobs):
-    """What was put and is not durable yet. It is stored before every transition, so no row that refers to a blob is
-    durable before the blob is.
+    """Payloads that were put but are not durable yet. They are stored before every transition, so a row that refers to
+    a payload is never durable before the payload.
     """
 
     def take(self) -> tuple[list[str], list[tuple[str, bytes]]]:
-        """What is planned now: names, and rows to store."""
+        """The planned payloads: their names, and the rows to store."""
         rows = list(self._contents.items())
         return [name for name, _ in rows], rows
 
@@ -31,7 +29,7 @@ class PostgresBlobs:
         self._database = database
 
     def put(self, content: bytes) -> str:
-        """See `Blobs.put`; it is durable before any row is that refers to it."""
+        """See `Blobs.put`. A blob is durable before any row that refers to it."""
         return self._database.blobs.put(content)
 
     def get(self, name: str) -> bytes:
@@ -39,16 +37,8 @@ class PostgresBlobs:
         planned = self._database.blobs.find(name)
         if planned is not None:
             return planned
-        try:
-            bytes.fromhex(name)
-        except ValueError:
-            raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
-        content = self._database.look(READ_BLOB, name)
-        if content is None:
-            raise LookupError(f"there is no blob {name}")
-        if hashlib.sha256(content).hexdigest() != name:
-            raise DamagedBlobError(f"blob {name} has another content than its name says")
-        return content
+        digest_of(name)  # raises for a text that the database could not read
+        return checked(name, self._database.read_now(READ_BLOB, name))
 
     def __repr__(self) -> str:
         return f"the database {self._database.where!r}"

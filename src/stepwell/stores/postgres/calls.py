@@ -1,4 +1,4 @@
-"""The functions of the database as Python knows them: what goes in, what comes out."""
+"""The functions of the database, as Python calls them: their parameters and results."""
 
 from __future__ import annotations
 
@@ -28,9 +28,18 @@ from stepwell.model.signals import Delivered, Question
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.damage import FIX, UNREADABLE, cause_of, corrupt, salvage, salvage_claimed
-from stepwell.stores.base.parcels import Parcel
+from stepwell.stores.base.packed_items import TransferBatch
 from stepwell.stores.base.transfers import Manifest, Seal
-from stepwell.stores.base.views import Audit, Census, Detail, HeldSignal, Outlook, StepProgress, Tally, UnreadSignal
+from stepwell.stores.base.views import (
+    Audit,
+    Detail,
+    HeldSignal,
+    StepProgress,
+    Tally,
+    UnfinishedCounts,
+    UnreadSignal,
+    UpcomingWork,
+)
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.postgres.texts import SQL
 from stepwell.stores.sql.shapes import BEHIND_ENTRIES
@@ -45,7 +54,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def base64(value: bytes) -> str:
-    """Bytes as the functions read them."""
+    """Bytes in the encoding that the functions read."""
     return b64encode(value).decode()
 
 
@@ -74,7 +83,7 @@ _ENCODERS: dict[str, Callable[[Any], Value]] = {
 
 
 class Call(Generic[T]):
-    """One function of the database. Every call also carries the time, as `values` says."""
+    """One function of the database. Every call also passes the time; see `values`."""
 
     __slots__ = ("_encoders", "_encrypted", "decode", "formats", "is_kept", "name", "placeholders", "text")
 
@@ -83,7 +92,7 @@ class Call(Generic[T]):
         self.name = name
         self.text: str | None = None  # of a statement that is not a function
         self.formats: list[int] | None = None  # of its parameters
-        self.is_kept = True  # by the server's session, because it will be asked again
+        self.is_kept = True  # prepared in the server's session, because it is called again
         self.decode = decode
         self._encrypted: Call[T] | None = None
         self._encoders = tuple(_ENCODERS[one] for one in types)
@@ -91,24 +100,24 @@ class Call(Generic[T]):
 
     @property
     def encrypted(self) -> Call[T]:
-        """The same call by somebody whose values are encrypted."""
+        """The same call for a handle whose values are encrypted."""
         if self.text is not None:
-            return self  # it goes without `enter`, or brings no values
+            return self  # it does not use `enter`, or it passes no values
         if self._encrypted is None:
             self._encrypted = copy(self)
             self._encrypted.name = f"{self.name} encrypted"
-            self._encrypted.text = self.saying("encrypted")
+            self._encrypted.text = self.with_value_kind("encrypted")
         return self._encrypted
 
-    def saying(self, values: str) -> str:
-        """The statement that also says of which kind the values are; `enter` reads it."""
-        told = f"select set_config('stepwell.values', '{values}', true)"
-        return f"with told as materialized ({told}) select {{f}}.{self.name}({self.placeholders}) from told"
+    def with_value_kind(self, values: str) -> str:
+        """The statement that also declares the kind of the values, which `enter` reads."""
+        declared = f"select set_config('stepwell.values', '{values}', true)"
+        return f"with declared as materialized ({declared}) select {{f}}.{self.name}({self.placeholders}) from declared"
 
-    def values(self, told: Instant | None, seen: Instant, arguments: Sequence[Any]) -> list[Value]:
-        """The parameters as the driver sends them: the time that a test tells, the latest instant seen, and these."""
+    def values(self, test_now: Instant | None, seen: Instant, arguments: Sequence[Any]) -> list[Value]:
+        """The parameters for the driver: the time that a test sets, the latest instant seen, and the arguments."""
         return [
-            _bigint(told),
+            _bigint(test_now),
             b"%d" % seen,
             *[encoder(argument) for encoder, argument in zip(self._encoders, arguments, strict=True)],
         ]
@@ -118,7 +127,7 @@ Transition: TypeAlias = Call[tuple[Instant, T, Hints]]
 
 
 class Statement(Call[T]):
-    """A statement of its own, for where a function would cost too much. Its values are the driver's already."""
+    """A single statement, where a function would cost too much. Its values are encoded already."""
 
     def __init__(self, name: str, formats: list[int], decode: Callable[[bytes], T]) -> None:
         super().__init__(name, "", decode)
@@ -127,19 +136,19 @@ class Statement(Call[T]):
 
 
 class Opening(NamedTuple):
-    """What a store learns when it is opened."""
+    """What a store reads when it is opened."""
 
     now: Instant
     version: int  # of the tables
-    identity: int  # of the database, as long as it exists
+    identity: int  # of the database; it never changes
 
 
-class LookIn(Call[Opening]):
-    """What is asked once in the life of a store."""
+class OpeningQuery(Call[Opening]):
+    """The query of `Opening`. It runs once, so it is not prepared."""
 
     def __init__(self) -> None:
-        super().__init__("look_in", "", msgspec.json.Decoder(Opening).decode)
-        self.text = SQL["opening.look_in"]
+        super().__init__("read_opening", "", msgspec.json.Decoder(Opening).decode)
+        self.text = SQL["opening.read_opening"]
         self.is_kept = False
 
 
@@ -155,13 +164,13 @@ def _found(answer: bytes) -> tuple[int, RunNumber] | None:
 
 
 def transition(name: str, parameters: str, result: Any) -> Transition[Any]:
-    """A function that writes: its answer has the time and the hints."""
+    """A function that writes. Its answer contains the time and the hints."""
     return Call(name, parameters, msgspec.json.Decoder(tuple[Instant, result, Hints]).decode)
 
 
 def claiming(name: str, parameters: str, result: Any, salvaged: Any) -> Transition[Any]:
-    """A transition whose answer has claims. A row that cannot be read hides no other: `salvaged` is `result` with the
-    claims as they come, and the worker hears what is sure of them.
+    """A transition whose answer contains claims. If a row cannot be read, the other claims are still returned:
+    `salvaged` is `result` with undecoded claims, and the worker gets the readable fields of the damaged ones.
     """
     decode = msgspec.json.Decoder(tuple[Instant, result, Hints]).decode
     decode_rows = msgspec.json.Decoder(tuple[Instant, salvaged, Hints]).decode
@@ -188,23 +197,21 @@ def _claimed_one(row: msgspec.Raw) -> Claimed:
 
 
 def valueless(name: str, parameters: str, result: Any) -> Transition[Any]:
-    """A function that writes no value of a run: whoever has no key may call it, too."""
+    """A function that writes no value of a run, so a process without the encryption key may call it."""
     call = transition(name, parameters, result)
-    call.text = call.saying("none")
+    call.text = call.with_value_kind("none")
     return call
 
 
 def reading(name: str, parameters: str, result: Any) -> Call[Any]:
-    """A function that only reads. Its answer is a `CorruptRecordError` if a row holds what no row of its kind can."""
+    """A function that only reads. It raises `CorruptRecordError` if a row holds invalid values."""
     decode = msgspec.json.Decoder(result).decode
 
     def read(answer: bytes) -> Any:
         try:
             return decode(answer)
         except UNREADABLE as error:
-            raise CorruptRecordError(
-                "what is stored cannot be read", where=name, why=cause_of(error), fix=FIX
-            ) from error
+            raise CorruptRecordError("a stored row cannot be read", where=name, why=cause_of(error), fix=FIX) from error
 
     return Call(name, parameters, read)
 
@@ -221,7 +228,7 @@ _decode_rows = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _listed(answer: bytes) -> list[Run]:
-    """Runs; of a row that cannot be read, what is sure of it."""
+    """Runs; a row that cannot be read gives its readable fields."""
     try:
         return _decode_runs(answer)
     except UNREADABLE:
@@ -236,7 +243,7 @@ def _listed_one(row: msgspec.Raw) -> Run:
 
 
 def _found_runs(answer: bytes) -> list[Run | None]:
-    """Runs that were asked for. Raises `CorruptRecordError` for the first that cannot be read."""
+    """The requested runs. Raises `CorruptRecordError` for the first that cannot be read."""
     try:
         return _decode_found(answer)
     except UNREADABLE:
@@ -249,7 +256,7 @@ def _found_runs(answer: bytes) -> list[Run | None]:
 
 
 def _detail(answer: bytes) -> Detail | None:
-    """A run with all that is recorded of it; of a child whose row cannot be read, what is sure of it."""
+    """A run with its complete record. A child whose row cannot be read gives its readable fields."""
     try:
         return _decode_detail(answer)
     except UNREADABLE as error:
@@ -266,18 +273,18 @@ def _detail(answer: bytes) -> Detail | None:
         raise corrupt(msgspec.json.decode(run)[0], trouble) from trouble
 
 
-# What `rescue` found and could not free: id, epoch, stalls, latest place, and what it was undoing for.
+# A run that `rescue` could not free: id, epoch, stalls, latest place, and the failure that it rolls back for.
 Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
 Revisions: TypeAlias = list[tuple[RunId, int]]
-Moved: TypeAlias = list[tuple[RunId, int, bool]]  # with the revision, and whether it is due already
+Moved: TypeAlias = list[tuple[RunId, int, bool]]  # with the revision, and whether the run is due already
 AppliedAll: TypeAlias = tuple[Revisions, Moved, list[Applied]]
 Rescued: TypeAlias = tuple[list[RunId], list[Poisoned]]
 Rows: TypeAlias = list[msgspec.Raw]
-Mail: TypeAlias = tuple[list[Delivered], list[Claimed]]
-MailOrRun: TypeAlias = tuple[Created, Delivered, list[Claimed]]
-News: TypeAlias = tuple[list[Publication], list[Claimed]]
+DeliverResult: TypeAlias = tuple[list[Delivered], list[Claimed]]
+DeliverOrCreateResult: TypeAlias = tuple[Created, Delivered, list[Claimed]]
+PublishResult: TypeAlias = tuple[list[Publication], list[Claimed]]
 
-# A time: all are new, and claimed since then.
+# A time as the result: all runs are new, and were claimed at that time.
 CREATE: Transition[list[Created] | Instant] = transition("create_runs", "jsonb jsonb", list[Created] | Instant)
 CREATE_SINGLE: Transition[list[Created] | Instant] = transition("create_single", "jsonb jsonb", list[Created] | Instant)
 DEBOUNCE: Transition[Debounced] = transition("debounce", "jsonb bigint bigint", Debounced)
@@ -285,7 +292,7 @@ CLAIM: Transition[list[Claimed]] = claiming("claim", "jsonb", list[Claimed], Row
 APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb jsonb", AppliedAll)
 FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
 ADVANCE: Call[Revisions] = reading("advance", "jsonb", Revisions)
-# Location, value and undo go as they are; all else as text.
+# Location, value and undo are sent as bytes, everything else as text.
 _ENTRY = [0, 1, 0, 0, 1, 0, 0, 0, 1]
 ADVANCE_ONE = Statement("advance_one", [0, 0, 0, 0, *_ENTRY], _found)
 ADVANCE_KNOWN = Statement("advance_known", [0, 0, 0, *_ENTRY], _revision)
@@ -308,12 +315,12 @@ RELINQUISH: Transition[list[RunId]] = valueless("relinquish", "text jsonb", list
 REGISTER: Transition[Worker] = transition("register", "jsonb", Worker)
 RENEW: Transition[Renewed] = transition("renew", "text bigint", Renewed)
 RETIRE: Transition[None] = valueless("retire", "text", None)
-DELIVER: Transition[Mail] = claiming("deliver", "jsonb jsonb", Mail, tuple[list[Delivered], Rows])
-DELIVER_OR_CREATE: Transition[MailOrRun] = claiming(
-    "deliver_or_create", "jsonb jsonb jsonb", MailOrRun, tuple[Created, Delivered, Rows]
+DELIVER: Transition[DeliverResult] = claiming("deliver", "jsonb jsonb", DeliverResult, tuple[list[Delivered], Rows])
+DELIVER_OR_CREATE: Transition[DeliverOrCreateResult] = claiming(
+    "deliver_or_create", "jsonb jsonb jsonb", DeliverOrCreateResult, tuple[Created, Delivered, Rows]
 )
-REDELIVER: Transition[Mail] = claiming("redeliver", "jsonb jsonb", Mail, tuple[list[Delivered], Rows])
-PUBLISH: Transition[News] = claiming("publish", "jsonb jsonb", News, tuple[list[Publication], Rows])
+REDELIVER: Transition[DeliverResult] = claiming("redeliver", "jsonb jsonb", DeliverResult, tuple[list[Delivered], Rows])
+PUBLISH: Transition[PublishResult] = claiming("publish", "jsonb jsonb", PublishResult, tuple[list[Publication], Rows])
 TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
 SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
 REPLAY: Transition[int] = valueless("replay", "text text text", int)
@@ -336,7 +343,7 @@ FIND_HEAD: Call[ChainHead] = reading("find_head", "", ChainHead)
 NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
-LOOK_IN = LookIn()
+OPENING = OpeningQuery()
 FIND_MANY: Call[list[Run | None]] = Call("find_many", "jsonb", _found_runs)
 FIND_BY_PREFIX: Call[list[RunId]] = reading("find_by_prefix", "text bigint", list[RunId])
 DETAIL: Call[Detail | None] = Call("detail", "text", _detail)
@@ -354,18 +361,18 @@ LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[Kept
 LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
 LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
 TALLY_RUNS: Call[list[Tally]] = reading("tally_runs", "", list[Tally])
-CENSUS: Call[Census] = reading("census", "", Census)
+COUNT_UNFINISHED: Call[UnfinishedCounts] = reading("count_unfinished", "", UnfinishedCounts)
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
-OUTLOOK: Call[Outlook] = reading("outlook", "jsonb", Outlook)
+UPCOMING_WORK: Call[UpcomingWork] = reading("upcoming_work", "jsonb", UpcomingWork)
 FIND_SEAL: Call[Seal | None] = reading("find_seal", "", Seal | None)
 MANIFEST: Call[Manifest] = reading("manifest", "", Manifest)
-PACK: Call[Parcel] = reading("pack", "text bigint bigint", Parcel)
+PACK: Call[TransferBatch] = reading("pack", "text bigint bigint", TransferBatch)
 ORPHANS: Call[list[RunId]] = reading("orphans", "", list[RunId])
 
 
 def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
-    """What becomes of a run that is claimed as soon as it is there."""
+    """The answer for a run that is claimed at its creation."""
     run = Run(
         new.run_id,
         new.workflow,
@@ -389,7 +396,7 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
 
 
 def plain_out(commit: Commit) -> tuple[Any, ...]:
-    """A plain commit as `advance` reads it: it ends behind its entries."""
+    """A plain commit as `advance` reads it: only the fields up to its entries."""
     return commit[:BEHIND_ENTRIES]
 
 
@@ -400,7 +407,7 @@ def one_out(commit: Commit) -> list[Value]:
 
 
 def known_out(commit: Commit, run: RunNumber) -> list[Value]:
-    """The same, of a run whose number is known, as `ADVANCE_KNOWN` reads it."""
+    """The same for a run whose number is known, as `ADVANCE_KNOWN` reads it."""
     return [run, b"%d" % commit.fence.epoch, b"%d" % commit.number, *_entry_out(commit.entries[0])]
 
 
@@ -446,5 +453,5 @@ def _move_out(move: Move | None) -> tuple[Any, ...] | None:
 
 
 def _child_out(new: NewRun) -> tuple[Any, ...]:
-    """A child, with its failure for the case that another run has its key; `start_child` adds which one, and where."""
+    """A child, with its failure in case another run has its key; `start_child` adds which run and where."""
     return new if new.key is None else (*new, key_taken(new.key))

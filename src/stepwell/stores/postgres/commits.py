@@ -1,4 +1,4 @@
-"""Applying commits: entries alone and simple moves the short way, all others by judgement."""
+"""Applies commits: plain commits and simple moves on fast paths, all others on the general one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.sql.shapes import is_finish, is_park, is_plain
 
-_KNOWN_MAX = 10_000  # runs that go on alone; more than a process has at a time
+_KNOWN_MAX = 10_000  # more runs than a process has at a time
 _UNKNOWN = (None, calls.RunNumber(b""))
 
 
 async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
     """Apply each commit under its own fence, all in one transaction and one round trip."""
     if len(commits) == 1:
-        return [await _apply_alone(database, commits[0], claimant)]
+        return [await _apply_single(database, commits[0], claimant)]
     plain, moving, rest = _sorted(commits)
     for commit in (*moving, *rest) if database.known else ():
         database.known.pop(commit.run_id, None)
@@ -40,7 +40,7 @@ async def apply(database: PostgresDatabase, commits: Sequence[Commit], claimant:
     return [others.get(id(commit)) or answers[commit.run_id] for commit in commits]
 
 
-async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Claimant | None) -> Applied:
+async def _apply_single(database: PostgresDatabase, commit: Commit, claimant: Claimant | None) -> Applied:
     if is_plain(commit):
         revision = await _advance(database, commit)
         if revision is not None:
@@ -54,9 +54,9 @@ async def _apply_alone(database: PostgresDatabase, commit: Commit, claimant: Cla
 
 
 def _sorted(commits: Sequence[Commit]) -> tuple[list[Commit], list[Commit], Sequence[Commit]]:
-    """Those that are plain, those that are simple moves, and the others."""
+    """The plain commits, the simple moves, and the others."""
     if len({commit.run_id for commit in commits}) < len(commits):
-        return [], [], commits  # of two commits of one run the second is judged by what the first made of it
+        return [], [], commits  # the second commit of a run depends on the result of the first
     plain: list[Commit] = []
     moving: list[Commit] = []
     rest: list[Commit] = []
@@ -68,12 +68,12 @@ def _sorted(commits: Sequence[Commit]) -> tuple[list[Commit], list[Commit], Sequ
         else:
             rest.append(commit)
     if moving and any(child.key is not None for commit in rest for child in commit.children):
-        return plain, [], [commit for commit in commits if not is_plain(commit)]  # an end before it may free the key
+        return plain, [], [commit for commit in commits if not is_plain(commit)]  # an earlier end may free the key
     return plain, moving, rest
 
 
 async def _advance(database: PostgresDatabase, commit: Commit) -> int | None:
-    """The revision of a run that was as it should be."""
+    """The new revision of the run; None if the run is not in the expected state."""
     if commit.names or len(commit.entries) > 1:
         advanced = await database.put(calls.ADVANCE, [calls.plain_out(commit)])
         return dict(advanced).get(commit.run_id)

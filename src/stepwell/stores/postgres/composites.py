@@ -1,12 +1,12 @@
-"""The composites that the functions are given, by name: `{Commit.children}` in their text is the place of that field.
+"""Names for the fields of JSON arrays in SQL: `{Commit.children}` in a function's text becomes the index of that field.
 
-Values travel as JSON arrays in the order of the model's fields, which is the cheapest form to write, to send and to
-read. Names become places once, when the text is read, so a name costs nothing in the database; a name that no
-composite has fails then, too. Besides single fields a text may ask for all of them:
+Values travel as JSON arrays in the order of the model's fields, which is the cheapest form to write, send and read. The
+names are replaced once, when the text is loaded, so they cost nothing in the database. An unknown name raises an error
+then. A text may also use all fields at once:
 
-    {Entry.*}           the columns, which are called like the fields
-    {Entry.* from e}    their values, out of the JSON array `e`
-    {Entry.* to json}   the arguments of `json_build_array` that make such an array of a row
+    {Entry.*}           the columns, which have the names of the fields
+    {Entry.* from e}    their values, from the JSON array `e`
+    {Entry.* to json}   the arguments of `json_build_array` that build such an array from a row
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from stepwell.model.signals import NewSignal, Redelivery, Refusal, Reply
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.stores.base.filters import Condition, Order
-from stepwell.stores.base.parcels import (
-    Given,
+from stepwell.stores.base.packed_items import (
+    HighestNumbers,
     OpenWait,
     PackedBlob,
     PackedChunk,
@@ -39,33 +39,47 @@ from stepwell.stores.base.parcels import (
     PackedReply,
     PackedRun,
     PackedSignal,
-    Parcel,
+    TransferBatch,
 )
 from stepwell.stores.base.views import Audit, RunFilter
 
 _MODELS: Final[tuple[Any, ...]] = (
     *(Act, Amendment, Announce, Append, Attempt, Audit, ChainHead, Claimant, Commit, Condition, Created, Cursor),
-    *(Dropped, Emit, Entry, Fence, Fork, Given, History, Hold, HoldAct, NewEvent, NewRun, NewSignal, NewWorker),
+    *(
+        Dropped,
+        Emit,
+        Entry,
+        Fence,
+        Fork,
+        HighestNumbers,
+        History,
+        Hold,
+        HoldAct,
+        NewEvent,
+        NewRun,
+        NewSignal,
+        NewWorker,
+    ),
     *(OpenWait, Order, Owed, PackedBlob, PackedChunk, PackedEvent, PackedReceipt, PackedReply, PackedRun),
-    *(PackedSignal, Parcel, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
+    *(PackedSignal, TransferBatch, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
     *(RunFilter, Settled, Unsent, Wait, WorkflowHold),
 )
 _MOVES: Final[tuple[Any, ...]] = (BeginRollback, End, Park, Pause)
 
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     **{model.__name__: model._fields for model in _MODELS},
-    # A move says first which one it is; see `calls.commit_out`.
+    # A move starts with its kind; see `calls.commit_out`.
     "Move": ("kind",),
     **{move.__name__: ("kind", *move._fields) for move in _MOVES},
-    "Child": (*NewRun._fields, "failure"),  # in a commit; see `calls.child_out`
-    # Pairs that the model has no name for.
+    "Child": (*NewRun._fields, "failure"),  # in a commit; see `calls.commit_out`
+    # Pairs without a name in the model.
     "Trim": ("low", "high"),
     "AttemptKey": ("location", "number"),
     "Tag": ("name", "value"),
     "Comparison": ("relation", "number"),
-    # What functions tell each other.
+    # Values that functions pass to each other.
     "Answer": ("now", "result", "hints"),
-    "Mail": ("delivered", "claimed"),
+    "DeliverResult": ("delivered", "claimed"),
     "Written": ("run_id", "revision"),
     "StoredWait": ("location", "token", "due_at", "names", "facets", "since", "limit_at", "topic", "armed"),
     "ChunkMark": ("run", "stream", "number"),
@@ -76,7 +90,7 @@ _ROWS: Final[dict[str, Any]] = {
     model.__name__: model for model in (Act, Attempt, Cursor, Entry, PackedEvent, Progress, Published, Reservation)
 }
 
-# A run is spread over several tables: what is not a column of its row in `runs` (r), by its name, is found so.
+# A run is stored in several tables. These fields are not columns of its row in `runs` (r):
 _ELSEWHERE: Final = {
     "workflow": "d.workflow",
     "version": "d.version",
@@ -100,7 +114,7 @@ _ROW: Final = re.compile(r"\{([A-Z]\w+)\.\*(?: from (\w+)| (to) json)?\}")
 
 
 def resolve(text: str) -> str:
-    """The text of functions with places instead of names. Raises `KeyError` or `ValueError` for an unknown name."""
+    """The text of functions with indexes instead of names. Raises `KeyError` or `ValueError` for an unknown name."""
     text = _ROW.sub(lambda found: ", ".join(_row(found[1], found[2], is_json=found[3] is not None)), text)
     return _FIELD.sub(lambda found: str(_FIELDS[found[1]].index(found[2])), text)
 
@@ -139,7 +153,7 @@ def _from_json(composite: str, name: str, hint: Any, source: str) -> str:
 
 
 def _plain(hint: Any) -> Any:
-    """The type of a field as JSON knows it: bytes, bool, int, str, or a tuple of some kind."""
+    """The type of a field in JSON terms: bytes, bool, int, str, or a tuple."""
     if get_origin(hint) in (Union, UnionType):
         (hint,) = (one for one in get_args(hint) if one is not type(None))
     while isinstance(hint, NewType):

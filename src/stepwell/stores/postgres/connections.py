@@ -1,4 +1,4 @@
-"""One connection each: a statement goes out, and its answer comes back without a thread."""
+"""A single connection: sends a statement and receives its answer without a thread."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from stepwell.stores.postgres.texts import render
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 _PAUSE_CALLS = 100
 _IDLE = pq.TransactionStatus.IDLE
-# A server on the only core there is could not answer as long as we look.
+# On a single core, the server could not answer while we poll.
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-_LOOKS_MAX, _NAP_MILLIS = (1_600, 0) if _CORES > 1 else (1, 2)  # two milliseconds, in either way
-_UNPREPARED = ("0A", "25", "26")  # classes of states
+_LOOKS_MAX, _NAP_MILLIS = (1_600, 0) if _CORES > 1 else (1, 2)  # two milliseconds in either case
+_UNPREPARED = ("0A", "25", "26")  # classes of SQLSTATEs
 _READ_ONLY = (b"default_transaction_read_only", b"in_hot_standby")
 
 
-_SLICE_SECONDS = 0.1  # so often a thread that waits for the server looks whether it may go on waiting
+_SLICE_SECONDS = 0.1  # how often a waiting thread checks its time limit
 _CANCEL_SECONDS = 1.0
-_ANSWER_SECONDS_MAX = 60.0  # for a connection that was told nothing else
+_ANSWER_SECONDS_MAX = 60.0  # the default
 
 
 class AnswerTimeout:
-    """For how long the server may say nothing while a thread waits for its answer."""
+    """How long the server may stay silent while a thread waits for its answer."""
 
     def __init__(self, seconds: float = _ANSWER_SECONDS_MAX) -> None:
         self._seconds = seconds
@@ -40,55 +40,57 @@ class AnswerTimeout:
         self._seconds_max = float("inf")
 
     def begin(self, seconds: float | None = None) -> None:
-        """A question goes out."""
+        """Start to wait for an answer."""
         self._left = min(self._seconds if seconds is None else seconds, self._seconds_max)
 
     def count_slice(self) -> None:
-        """Nothing came for another slice. Raises `psycopg.OperationalError` if that was the last one."""
+        """Count a slice without any data. Raises `psycopg.OperationalError` if the time is up."""
         self._left -= _SLICE_SECONDS
         if self._left <= 0:
             raise psycopg.OperationalError("the server did not answer in time")
 
     def set(self, seconds: float) -> None:
-        """From the next question on."""
+        """Change the limit, from the next request on."""
         self._seconds = seconds
 
     def shorten(self, seconds: float) -> None:
-        """From now on, also for what is being waited for; from another thread."""
+        """Lower the limit, also for the request that is waiting now. May be called from another thread."""
         self._seconds_max = min(self._seconds_max, seconds)
         self._left = min(self._left, seconds)
 
     @property
     def is_shortened(self) -> bool:
-        """Whether whoever uses the connection is about to leave."""
+        """Whether the store is being closed."""
         return self._seconds_max != float("inf")
 
 
-class TimelyConnection(psycopg.Connection[Any]):
-    """A connection for threads, whose waits for the server are bounded."""
+class TimeoutConnection(psycopg.Connection[Any]):
+    """A connection for threads that waits for the server only for a limited time."""
 
     _answer_timeout: AnswerTimeout | None = None
 
     @property
     def answer_timeout(self) -> AnswerTimeout:
-        """How long it waits."""
+        """How long it waits for an answer."""
         if self._answer_timeout is None:
             self._answer_timeout = AnswerTimeout()
         return self._answer_timeout
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        """Wait as the driver does, but not for ever. What is not answered in time is cancelled, if that is possible."""
+        """Wait as the driver does, but only for a limited time. A request that is not answered in time is cancelled if
+        possible.
+        """
         kwargs.pop("interval", None)
         try:
-            return super().wait(_timely(gen, self.answer_timeout), _SLICE_SECONDS, *args[1:], **kwargs)
+            return super().wait(_counting_slices(gen, self.answer_timeout), _SLICE_SECONDS, *args[1:], **kwargs)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
                 cancel(self, self.answer_timeout)
             raise
 
 
-def _timely(gen: Generator[Any, Any, Any], answer_timeout: AnswerTimeout) -> Generator[Any, Any, Any]:
-    """The driver's steps. It sends a zero when nothing came for a slice."""
+def _counting_slices(gen: Generator[Any, Any, Any], answer_timeout: AnswerTimeout) -> Generator[Any, Any, Any]:
+    """Run the driver's generator, and count the slices without data, for which the driver sends zero."""
     answer_timeout.begin()
     ready: Any = None
     while True:
@@ -102,7 +104,7 @@ def _timely(gen: Generator[Any, Any, Any], answer_timeout: AnswerTimeout) -> Gen
 
 
 def cancel(connection: psycopg.Connection[Any], answer_timeout: AnswerTimeout) -> None:
-    """Ask the server to stop working on what nobody waits for; best effort, over a connection of its own."""
+    """Ask the server to cancel a request that no caller waits for; best effort, over a separate connection."""
     if psycopg.capabilities.has_cancel_safe() and not answer_timeout.is_shortened:
         with suppress(psycopg.Error, OSError):
             connection.cancel_safe(timeout=_CANCEL_SECONDS)
@@ -111,8 +113,8 @@ def cancel(connection: psycopg.Connection[Any], answer_timeout: AnswerTimeout) -
 class Connection:
     """A connection to the server, used by one caller at a time.
 
-    An answer that nobody waited for makes a connection unusable: it is thrown away, so that no caller ever gets the
-    answer to another one's question.
+    If a caller stops waiting for its answer, the connection becomes unusable and is closed, so that no caller ever gets
+    the answer to another request.
     """
 
     def __init__(self, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str, where: str) -> None:
@@ -124,15 +126,15 @@ class Connection:
         self._waiting: asyncio.Future[None] | None = None
         self._poll = select.poll()
         self._until: float | None = None  # by the loop's clock
-        self.answer_timeout = driver.answer_timeout if isinstance(driver, TimelyConnection) else AnswerTimeout()
+        self.answer_timeout = driver.answer_timeout if isinstance(driver, TimeoutConnection) else AnswerTimeout()
         self.is_late = False  # an answer did not come in time
-        self._pause = 0  # how many calls do not try to be brief, because one was not
+        self._pause = 0  # how many calls skip busy waiting, because one was slow
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._socket = -1  # as it was attached: a connection that is lost does not know it any more
-        self.on_input: Callable[[], None] | None = None  # something came from the server
+        self._socket = -1  # remembered: a lost connection no longer knows it
+        self.on_input: Callable[[], None] | None = None  # called when data arrives from the server
         self.on_loss: Callable[[], None] = lambda: None
-        self.must_write = False  # one of several servers, of which one takes writes at a time
-        self.prepares = True  # statements are kept by the server's session; not behind a pooler of transactions
+        self.must_write = False  # the URL names several servers, and only one accepts writes
+        self.prepares = True  # prepare statements in the session; not behind a transaction pooler
         self.is_broken = False
 
     @property
@@ -141,8 +143,8 @@ class Connection:
         return not self.is_broken and self._pgconn.status == pq.ConnStatus.OK
 
     def _check_server(self) -> None:
-        """Raise if the server has said that it takes no writes any more: another one does, and knows what this one does
-        not. Who only reads would never find out.
+        """Raise if the server has reported that it no longer accepts writes: another server does, and has newer data. A
+        process that only reads would otherwise not notice.
         """
         if self.must_write and any(self._pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
             self.is_broken = True
@@ -151,29 +153,29 @@ class Connection:
     # --- on the event loop ---
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hear of answers on this loop."""
+        """Receive answers on this loop."""
         self._loop, self._socket = loop, self._pgconn.socket
         self._poll.register(self._socket, select.POLLIN)
         loop.add_reader(self._socket, self._readable)
 
     def detach(self) -> None:
-        """Hear of nothing more. Before the socket is closed: its number may be given to another one."""
+        """Stop receiving. Must be called before the socket is closed, because its number may be reused."""
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._loop = None
 
     async def call(
-        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, patience: float | None = None
+        self, call: Call[Any], values: list[Value], *, is_brief: bool = False, timeout_seconds: float | None = None
     ) -> bytes:
-        """Call a function; its answer. A caller that is cancelled leaves a broken connection behind.
+        """Call a function and return its answer. If the caller is cancelled, the connection is broken.
 
-        The answer to a brief call is waited for right here, awake, if answers come within two milliseconds: to go round
-        the event loop, which has nothing else to do for the store, and to be woken up cost more than what is waited
-        for. `patience` is how many seconds the answer may take.
+        With `is_brief`, the call first polls for the answer for up to two milliseconds: if the event loop has nothing
+        else to do for the store, a round of the loop and a wake-up cost more than the wait.
+        The answer may take `timeout_seconds`.
         """
         is_done = False
-        self._be_patient(patience)
+        self._set_deadline(timeout_seconds)
         try:
             if self.prepares and call.is_kept:
                 name = self._prepared.get(call.name)
@@ -195,10 +197,10 @@ class Connection:
             if not is_done:
                 self.is_broken = True
 
-    async def execute(self, statement: str, *, patience: float | None = None) -> None:
+    async def execute(self, statement: str, *, timeout_seconds: float | None = None) -> None:
         """Run a statement without parameters or rows."""
         is_done = False
-        self._be_patient(patience)
+        self._set_deadline(timeout_seconds)
         try:
             self._pgconn.send_query(statement.encode())
             await self._results()
@@ -210,8 +212,8 @@ class Connection:
             if not is_done:
                 self.is_broken = True
 
-    def _be_patient(self, patience: float | None) -> None:
-        self._until = None if patience is None or self._loop is None else self._loop.time() + patience
+    def _set_deadline(self, timeout_seconds: float | None) -> None:
+        self._until = None if timeout_seconds is None or self._loop is None else self._loop.time() + timeout_seconds
 
     async def _prepare(self, call: Call[Any]) -> bytes:
         name = self._prepared[call.name] = call.name.encode()
@@ -224,7 +226,7 @@ class Connection:
         return name
 
     def _wait_here(self) -> None:
-        """Look for the answer again and again, for a moment. Whoever else wants this core goes first."""
+        """Poll for the answer for a moment. Other threads and processes that want this core go first."""
         if self._pause > 0:
             self._pause -= 1
         elif self._pgconn.flush() == 0:
@@ -249,7 +251,7 @@ class Connection:
                 if last is None:
                     raise psycopg.OperationalError("the server did not answer")
                 return _checked(last)
-            # A commit that fails is told behind the rows of what it would have committed: the first error counts.
+            # The error of a failed commit follows the rows of its statement: the first error counts.
             if last is None or last.status in _FINE:
                 last = found
 
@@ -267,7 +269,7 @@ class Connection:
             self._waiting = None
 
     async def _flush(self) -> None:
-        """Send what did not fit into the socket, taking in what the server says meanwhile."""
+        """Send what did not fit into the socket, and receive what the server sends meanwhile."""
         if self._loop is not None:
             self._loop.add_writer(self._socket, self._wake)
         try:
@@ -290,7 +292,7 @@ class Connection:
         if self.on_input is not None:
             self.on_input()
         if self._waiting is None:
-            # Nobody asked: the server says goodbye, or a notice. A notice leaves the connection as it was.
+            # No request is pending: the server closes the connection, or sends a notice, which is harmless.
             if self._pgconn.status != pq.ConnStatus.OK:
                 self.is_broken = True
                 self.detach()
@@ -302,10 +304,10 @@ class Connection:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    # --- for callers that cannot wait ---
+    # --- for callers that cannot await ---
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
-        """`call`, in the caller's own thread."""
+        """`call` in the caller's thread."""
         pgconn = self._pgconn
         try:
             if not (self.prepares and call.is_kept):
@@ -325,11 +327,11 @@ class Connection:
             self._note_broken(error)
             raise translate(error, self._where) from error
 
-    def execute_now(self, text: str, *, patience: float | None = None) -> None:
-        """Run statements without parameters or rows, in the caller's own thread."""
+    def execute_now(self, text: str, *, timeout_seconds: float | None = None) -> None:
+        """Run statements without parameters or rows, in the caller's thread."""
         try:
             self._pgconn.send_query(text.encode())
-            self._results_now(patience)
+            self._results_now(timeout_seconds)
             self._check_server()
         except psycopg.Error as error:
             self._note_broken(error)
@@ -339,12 +341,14 @@ class Connection:
         is_busy = self._pgconn.transaction_status in (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
         self.is_broken |= is_busy or self._pgconn.status != pq.ConnStatus.OK or _is_over(error)
 
-    def _results_now(self, patience: float | None = None) -> pq.abc.PGresult:
-        """`_results`, for a thread. It looks up now and then: a server that says nothing is not waited for for ever."""
+    def _results_now(self, timeout_seconds: float | None = None) -> pq.abc.PGresult:
+        """`_results` for a thread. It checks the time limit regularly, so it does not wait permanently for a silent
+        server.
+        """
         pgconn, answer_timeout = self._pgconn, self.answer_timeout
         poll = select.poll()
         poll.register(pgconn.socket, select.POLLIN)
-        answer_timeout.begin(patience)
+        answer_timeout.begin(timeout_seconds)
         last: pq.abc.PGresult | None = None
         try:
             while pgconn.flush():
@@ -378,11 +382,11 @@ class Connection:
             self._pgconn.consume_input()
 
     def is_silent(self) -> bool:
-        """Whether the server has said nothing since the last answer; if it closed the connection, it did."""
+        """Whether the server has sent nothing since the last answer; closing the connection counts as sending."""
         return not select.select([self._pgconn.socket], [], [], 0)[0]
 
     def finish(self) -> None:
-        """Close it, whatever it is doing."""
+        """Close the connection, even during a request."""
         self.is_broken = True
         self.detach()
         self._pgconn.finish()
@@ -393,8 +397,8 @@ class Connection:
 
 
 def _is_over(error: psycopg.Error) -> bool:
-    """Whether it is of no use to ask again here: the next connection may lead to the server that takes writes, and it
-    has no prepared statements that do not fit any more.
+    """Whether this connection is useless for a repetition: a new one may lead to the server that accepts writes, and
+    has no outdated prepared statements.
     """
     return isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or (error.sqlstate or "")[:2] in _UNPREPARED
 
@@ -406,5 +410,5 @@ def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
 
 
 def _value(result: pq.abc.PGresult) -> bytes:
-    """The one value of the answer; nothing, if there is no row."""
+    """The single value of the answer; empty without a row."""
     return (result.get_value(0, 0) or b"") if _checked(result).ntuples else b""

@@ -1,4 +1,4 @@
-"""Examining a PostgreSQL: the way to it, what it promises, and what is in it."""
+"""Examines a PostgreSQL database: the connection, its durability, and its contents."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stepwell.stores.base.diagnosis import (
     Remedy,
     failure,
     fine,
+    from_error,
     ids_between,
     judge_audit,
     judge_backlog,
@@ -29,11 +30,10 @@ from stepwell.stores.base.diagnosis import (
     judge_size,
     judge_stranded,
     judge_workers,
-    met,
     warning,
 )
 from stepwell.stores.base.transfers import Seal, SealKind, sealed
-from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.faults import to_store_error
 from stepwell.stores.postgres.migrator import check_ready, check_server
 from stepwell.stores.postgres.sessions import is_pooled, open_connection
 from stepwell.stores.postgres.texts import SQL, functions_schema, quoted, render
@@ -52,7 +52,7 @@ _RIGHTS_NAMED_MAX = 3
 
 @dataclass
 class Target:
-    """A server that answers, and what is asked of it more than once."""
+    """A server that answers, and settings that are read once."""
 
     address: Address
     connection: psycopg.Connection[Any]
@@ -60,12 +60,12 @@ class Target:
     settings: dict[str, str] = field(default_factory=dict)
 
     def ask(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows of a statement of ours."""
+        """The rows of one of our statements."""
         text = render(SQL[f"diagnosis.{statement}"], self.address.schema)
         try:
             return self.connection.execute(text.encode(), parameters or None).fetchall()
         except psycopg.Error as error:
-            raise in_words(error, self.address.where) from error
+            raise to_store_error(error, self.address.where) from error
 
     @cached_property
     def is_pooled(self) -> bool:
@@ -85,27 +85,27 @@ class PostgresDiagnosis:
         try:
             connection = open_connection(self._address)
         except StepwellError as error:
-            yield met("connection", error)
+            yield from_error("connection", error)
             return
         with connection:
             target = Target(self._address, connection, self._clock)
-            for check in _THE_SERVER:
-                yield _look(check, target)
-            yield (schema := _look(check_schema, target))
-            yield _look(check_rights, target)
+            for check in _SERVER_CHECKS:
+                yield _run_check(check, target)
+            yield (schema := _run_check(check_schema, target))
+            yield _run_check(check_rights, target)
             if schema.verdict == "ok":
-                for check in _THE_TABLES:
-                    yield _look(check, target)
+                for check in _TABLE_CHECKS:
+                    yield _run_check(check, target)
 
 
-def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
+def _run_check(check: Callable[[Target], Finding], target: Target) -> Finding:
     name = check.__name__.removeprefix("check_")
 
     def once() -> Finding:
         try:
             return check(target)
         except psycopg.Error as error:
-            raise in_words(error, target.address.where) from error
+            raise to_store_error(error, target.address.where) from error
 
     return judge_errors(name, once)
 
@@ -114,7 +114,7 @@ def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
 
 
 def check_connection(target: Target) -> Finding:
-    """Whether it answers, and how quickly."""
+    """Whether the server answers, and how fast."""
     spent = []
     for _ in range(_ROUND_TRIPS):
         began = target.clock.monotonic()
@@ -126,31 +126,31 @@ def check_connection(target: Target) -> Finding:
     return warning(
         "connection",
         found,
-        why="a step that follows another one costs one round trip, so this is the least that each of them takes",
-        fix="run workers near the server; steps that run side by side share their round trips",
+        why="each step of a sequence needs one round trip, so none is faster than this",
+        fix="run workers near the server; parallel steps share round trips",
     )
 
 
 def check_server_version(target: Target) -> Finding:
-    """Whether it is new enough."""
+    """Whether the server is new enough."""
     check_server(target.connection, target.address.where)
     version = target.connection.info.server_version
     return fine("server_version", f"PostgreSQL {version // 10_000}.{version % 10_000}")
 
 
 def check_pooler(target: Target) -> Finding:
-    """Whether we talk to the server itself."""
+    """Whether there is a pooler in front of the server."""
     if not target.is_pooled:
         return fine("pooler", "none: this is the server itself")
-    # Whether this costs anything is what the next check finds out.
+    # The next check finds out whether this has a cost.
     return fine(
         "pooler",
-        "a pooler is in between: statements are not prepared, and no setting is made that outlives a transaction",
+        "a pooler is in front of the server: statements are not prepared, and sessions are not configured",
     )
 
 
 def check_notifications(target: Target) -> Finding:
-    """Whether a process hears at once of what others do."""
+    """Whether processes notify each other at once."""
     address = target.address
     is_direct = address.listen_conninfo != address.conninfo
     channel = f"stepwell_doctor_{random_bytes(8).hex()}"
@@ -160,21 +160,21 @@ def check_notifications(target: Target) -> Finding:
         heard = any(listener.notifies(timeout=_HEARD_WITHIN_SECONDS, stop_after=1))
         listener.execute(f"unlisten {channel}".encode())
     if heard:
-        return fine("notifications", "LISTEN and NOTIFY work" + (" by the way that listen= names" if is_direct else ""))
-    fix = "let listen= name the same database, past every pooler of transactions"
+        return fine("notifications", "LISTEN and NOTIFY work" + (" (over listen=)" if is_direct else ""))
+    fix = "let listen= name the same database, but not through a transaction pooler"
     if not is_direct:
-        fix = "add listen=URL to the URL, percent-encoded: the server itself, past the pooler"
+        fix = "add listen=URL to the URL, percent-encoded: the server itself, not the pooler"
     return warning(
         "notifications",
         f"LISTEN and NOTIFY do not work: nothing was heard within {_HEARD_WITHIN_SECONDS:g} s",
-        why="what other processes do is found by looking: completely, but later; a pooler of transactions gives away "
-        "the session that listens",
+        why="changes of other processes are found by polling: all of them, but later; a transaction pooler does not "
+        "keep the listening session",
         fix=fix,
     )
 
 
 def check_durability(target: Target) -> Finding:
-    """Whether what is acknowledged survives a crash of the server."""
+    """Whether acknowledged commits survive a crash of the server."""
     settings = _settings(target)
     lost = [name for name in ("fsync", "synchronous_commit") if settings[name] == "off"]
     if lost:
@@ -189,14 +189,14 @@ def check_durability(target: Target) -> Finding:
         return warning(
             "durability",
             "full_page_writes is off",
-            why="a page that is half written when the power fails cannot be mended; some file systems keep it whole",
+            why="a page that is half written in a power failure cannot be repaired; some file systems prevent that",
             fix="alter system set full_page_writes = on; select pg_reload_conf()",
         )
     if settings["synchronous_standby_names"] and settings["synchronous_commit"] in ("local", "remote_write"):
         return warning(
             "durability",
             f"synchronous_commit is {settings['synchronous_commit']}",
-            why="there are synchronous standbys, and a commit does not wait until one of them has it on disk",
+            why="there are synchronous standbys, but a commit does not wait until one of them has it on disk",
             fix="alter system set synchronous_commit = on; select pg_reload_conf()",
         )
     standbys = ", and on a standby" if settings["synchronous_standby_names"] else ""
@@ -204,7 +204,7 @@ def check_durability(target: Target) -> Finding:
 
 
 def check_clock(target: Target) -> Finding:
-    """How far this machine's clock is from the one that decides."""
+    """How far this machine's clock differs from the server's, which is the store's time."""
     before = target.clock.now()
     [(there,)] = target.ask("clock")
     difference = there - (before + target.clock.now()) // 2
@@ -214,30 +214,30 @@ def check_clock(target: Target) -> Finding:
     return warning(
         "clock",
         found,
-        why="the server's clock decides, so nothing breaks; times in logs of this machine do not fit those of runs",
-        fix="let both machines ask the same time server",
+        why="the server's clock counts, so nothing breaks; but log times of this machine do not match times of runs",
+        fix="synchronise both machines with the same time server",
     )
 
 
 def check_connections(target: Target) -> Finding:
-    """Whether there are connections left."""
+    """Whether connections are left."""
     settings = _settings(target)
     reserved = int(settings["superuser_reserved_connections"]) + int(settings.get("reserved_connections", "0"))
     room = int(settings["max_connections"]) - reserved
     [(in_use,)] = target.ask("connections")
-    found = f"{in_use} of {room} are in use; a process of stepwell takes up to {target.address.connections_max + 3}"
+    found = f"{in_use} of {room} are in use; a stepwell process uses up to {target.address.connections_max + 3}"
     if in_use + target.address.connections_max + 3 <= room and in_use <= _IN_USE_MAX * room:
         return fine("connections", found)
     return warning(
         "connections",
         found,
-        why="a process that gets none waits, and its lease may run out meanwhile",
-        fix="lower connections= in the URL, end idle connections, put a pooler in between, or raise max_connections",
+        why="a process that gets no connection waits, and its lease may expire meanwhile",
+        fix="lower connections= in the URL, end idle connections, use a pooler, or raise max_connections",
     )
 
 
 def check_autovacuum(target: Target) -> Finding:
-    """Whether space is used again."""
+    """Whether the space of deleted rows is reused."""
     settings = _settings(target)
     off = [name for name in ("autovacuum", "track_counts") if settings[name] == "off"]
     if not off:
@@ -245,7 +245,7 @@ def check_autovacuum(target: Target) -> Finding:
     return warning(
         "autovacuum",
         " and ".join(f"{name} is off" for name in off),
-        why="rows that are gone keep their space for ever, and every look-up becomes slower",
+        why="deleted rows keep their space permanently, and every look-up becomes slower",
         fix="; ".join(f"alter system set {name} = on" for name in off) + "; select pg_reload_conf()",
     )
 
@@ -254,19 +254,19 @@ def check_autovacuum(target: Target) -> Finding:
 
 
 def check_schema(target: Target) -> Finding:
-    """Whether tables and functions are those of this release."""
+    """Whether tables and functions match this release."""
     address = target.address
     try:
         found = check_ready(target.connection, address.schema, address.where)
     except SchemaMissingError as error:
-        return met("schema", error)._replace(why="nothing can be stored before they are there", remedy=Remedy.MIGRATE)
+        return from_error("schema", error)._replace(why="nothing can be stored without them", remedy=Remedy.MIGRATE)
     [(releases,)] = target.ask("released", pattern=f"^{address.schema}_[0-9a-f]{{10}}$")
-    others = f"; beside those of other releases: {releases - 1}" if releases > 1 else ""
+    others = f"; functions of other releases: {releases - 1}" if releases > 1 else ""
     return fine("schema", f"{address.schema}: version {found.version}, with the functions of this release{others}")
 
 
 def check_rights(target: Target) -> Finding:
-    """Whether the role may do what a worker does."""
+    """Whether the role has the rights that a worker needs."""
     tables, functions = target.address.schema, functions_schema(target.address.schema)
     [(is_begun, may_create)] = target.ask("begun", tables=quoted(tables))
     if not is_begun:
@@ -278,7 +278,7 @@ def check_rights(target: Target) -> Finding:
         )
     ]
     if not missing:
-        return fine("rights", f"role {target.connection.info.user} may do all that a worker does")
+        return fine("rights", f"role {target.connection.info.user} has all rights that a worker needs")
     more = f" and {len(missing) - _RIGHTS_NAMED_MAX} more" if len(missing) > _RIGHTS_NAMED_MAX else ""
     return failure(
         "rights",
@@ -295,21 +295,21 @@ def _may_create(target: Target, *, may_create: bool) -> Finding:
     return failure(
         "rights",
         f"role {user} may not create the schema",
-        why="there is none yet, and no right to create one in this database",
+        why="the schema does not exist yet, and this role may not create schemas in this database",
         fix="run `stepwell migrate` with another role, or: "
         f"grant create on database {quoted(database)} to {quoted(user)}",
     )
 
 
 def check_seal(target: Target) -> Finding:
-    """Whether it takes writes: one that was moved does not."""
+    """Whether the database accepts writes; a moved database does not."""
     for transfer_id, kind, peer, at in target.ask("seal"):
-        return met("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
+        return from_error("seal", sealed(Seal(transfer_id, SealKind(kind), peer, Instant(at))))
     return fine("seal", "it is open for writes")
 
 
 def check_audit(target: Target) -> Finding:
-    """Whether the audit is as it was written."""
+    """Whether the audit is unchanged."""
     connection, schema = target.connection, target.address.schema
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read, read only")
@@ -320,7 +320,7 @@ def check_audit(target: Target) -> Finding:
 
 
 def check_workers(target: Target) -> Finding:
-    """Whether anybody works."""
+    """Whether a worker is alive."""
     rows = target.ask("workers")
     [(has_unfinished,)] = target.ask("has_unfinished")
     alive = [name for name, is_alive, _ in rows if is_alive]
@@ -329,13 +329,13 @@ def check_workers(target: Target) -> Finding:
 
 
 def check_stranded(target: Target) -> Finding:
-    """Whether runs wait for an owner that is gone."""
+    """Whether a worker that is gone still owns runs."""
     [(runs,)] = target.ask("stranded")
     return judge_stranded(runs)
 
 
 def check_orphans(target: Target) -> Finding:
-    """Whether runs wait for nothing."""
+    """Whether runs have no cause of progress."""
     [(runs,)] = target.ask("orphans")
     return judge_orphans(json.loads(runs))
 
@@ -347,7 +347,7 @@ def check_backlog(target: Target) -> Finding:
 
 
 def check_dead_rows(target: Target) -> Finding:
-    """Whether the tables are full of what is gone."""
+    """Whether dead rows fill the tables."""
     rows = target.ask("dead_rows", schema=target.address.schema, floor=_DEAD_ROWS_MIN)
     if not rows:
         return fine("dead_rows", "no table has more dead rows than live ones")
@@ -355,24 +355,24 @@ def check_dead_rows(target: Target) -> Finding:
     return warning(
         "dead_rows",
         f"more dead rows than live ones: {names}",
-        why="vacuum does not keep up, or something old keeps it from removing them: a forgotten transaction or slot",
-        fix="look for old transactions in pg_stat_activity and at pg_replication_slots; then: vacuum "
+        why="vacuum cannot keep up, or an old transaction or replication slot prevents it from removing them",
+        fix="check pg_stat_activity for old transactions, and pg_replication_slots; then: vacuum "
         + ", ".join(f"{quoted(target.address.schema)}.{quoted(name)}" for name, _, _ in rows),
     )
 
 
 def check_size(target: Target) -> Finding:
-    """How much there is."""
+    """How large the database is, and how fast it grows."""
     [(size, runs)] = target.ask("size", tables=quoted(target.address.schema))
     [(now,)] = target.ask("clock")
     since, until = ids_between(Instant(now - DAY), Instant(now + DAY))
     [(recent,)] = target.ask("count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
-    # How much room its disk has, only the server's own machine knows.
+    # Only the server's own machine knows the free space of its disk.
     return judge_size(size, max(runs, recent), recent, _RECENT_MAX, None)
 
 
 def check_served(target: Target) -> Finding:
-    """Whether somebody knows what is due."""
+    """Whether live workers serve the due runs."""
     [(unserved, has_workers)] = target.ask("unserved")
     return judge_served(unserved, has_workers=has_workers)
 
@@ -383,18 +383,18 @@ def _settings(target: Target) -> dict[str, str]:
     return target.settings
 
 
-_THE_SERVER = (
+_SERVER_CHECKS = (
     check_connection,
     check_server_version,
     check_pooler,
-    # Before the next one: that opens a second connection, which is still counted for a while after its end.
+    # First this one: check_notifications opens a second connection, which still counts for a while after it is closed.
     check_connections,
     check_notifications,
     check_durability,
     check_clock,
     check_autovacuum,
 )
-_THE_TABLES = (
+_TABLE_CHECKS = (
     check_seal,
     check_audit,
     check_workers,

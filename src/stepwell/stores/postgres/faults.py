@@ -1,4 +1,4 @@
-"""The driver's errors in our words; none of them leaves this folder as it is."""
+"""Translates the driver's errors; none of them leaves this package untranslated."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from stepwell.model.runs import NewRun, OnConflict
 from stepwell.model.starts import check_replaceable
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Worker
-from stepwell.stores.base.encryption import plain_writer
-from stepwell.stores.base.faults import Fate, fate_of_sqlstate
+from stepwell.stores.base.encryption import plaintext_refused
+from stepwell.stores.base.faults import FaultClass, classify_sqlstate
 from stepwell.stores.base.transfers import Manifest, Seal, in_use, not_empty, not_sealed, sealed
 from stepwell.stores.base.workers import lease_lost
 
@@ -34,11 +34,11 @@ _TAKEN = msgspec.json.Decoder(tuple[str, OnConflict, str, RunStatus])
 _SEAL = msgspec.json.Decoder(Seal)
 _WORKERS = msgspec.json.Decoder(list[Worker])
 _MANIFEST = msgspec.json.Decoder(Manifest)
-_MISFIT = msgspec.json.Decoder(tuple[Literal["differs", "homeless", "damaged"], str, int])
+_REFUSED_ITEM = msgspec.json.Decoder(tuple[Literal["differs", "unattached", "damaged"], str, int])
 
-# Two transitions met, and the database undid one of them: it is asked again, and sees what the other did.
+# Two transitions conflicted and the database rolled back one of them. It is repeated, and then sees what the other did.
 _CONFLICTS = (pg.SerializationFailure, pg.DeadlockDetected, pg.LockNotAvailable)
-# Constraints by which two that do the same at once meet, each with the table that it guards.
+# The constraints that two concurrent transitions can violate by doing the same; each belongs to a table.
 _RACES = frozenset(
     {
         "runs_run_id_key",
@@ -58,21 +58,21 @@ _RACES = frozenset(
 
 
 class ConflictError(Exception):
-    """Nothing was written: another transaction was in the way. Asking again is all there is to do."""
+    """Nothing was written: another transaction conflicted. The caller repeats the call."""
 
 
-class MisfitError(Exception):
-    """Nothing was written: something in a parcel cannot be unpacked, and who sent the parcel knows what it is."""
+class ItemRefusedError(Exception):
+    """Nothing was written: an item of a batch cannot be unpacked. The caller knows the item by its place."""
 
-    def __init__(self, why: Literal["differs", "homeless", "damaged"], kind: str, place: int) -> None:
+    def __init__(self, why: Literal["differs", "unattached", "damaged"], kind: str, place: int) -> None:
         super().__init__(f"{kind}[{place}]: {why}")
         self.why = why
-        self.kind = kind  # a field of the parcel
-        self.place = place  # there, from 0
+        self.kind = kind  # a field of the batch
+        self.place = place  # in that field, from 0
 
 
 def translate(error: psycopg.Error, where: str) -> Exception:
-    """What an error of the driver means for who uses the store."""
+    """The error that a user of the store gets for an error of the driver."""
     state = error.sqlstate or ""
     detail = error.diag.message_detail or ""
     words = error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
@@ -82,7 +82,7 @@ def translate(error: psycopg.Error, where: str) -> Exception:
         case pg.UniqueViolation() if error.diag.constraint_name == "entries_pkey":
             return ValueError(f"the run has an entry at one of these locations already: {detail}")
         case pg.IntegrityError() | pg.DataError():
-            return ValueError(f"the database refuses this: {words}")
+            return ValueError(f"the database rejects this: {words}")
         case _ if isinstance(error, _CONFLICTS):
             return ConflictError(words)
         case _ if state.startswith("SW"):
@@ -92,7 +92,7 @@ def translate(error: psycopg.Error, where: str) -> Exception:
 
 
 def _ours(state: str, words: str, detail: str) -> Exception:
-    """What our own functions refuse."""
+    """The errors that our own functions raise."""
     match state:
         case "SW001":
             return lease_lost(detail)
@@ -116,9 +116,9 @@ def _ours(state: str, words: str, detail: str) -> Exception:
         case "SW009":
             return not_sealed(detail)
         case "SW011":
-            return plain_writer()
+            return plaintext_refused()
         case "SW010":
-            return MisfitError(*_MISFIT.decode(detail))
+            return ItemRefusedError(*_REFUSED_ITEM.decode(detail))
         case _:
             return ValueError(words)
 
@@ -134,82 +134,82 @@ def _environment(state: str, words: str, where: str) -> StepwellError:
                 f"there is no space left for {where}",
                 where=where,
                 why=f"PostgreSQL says: {words}",
-                fix="make space on the server's disk; work goes on by itself",
+                fix="free some space on the server's disk; work continues by itself",
             )
         case "25006":
             return read_only(where)
         case "25P03":
             return TransactionError(
-                "a transaction stood still for too long, and the server ended it",
+                "a transaction was idle for too long, and the server ended it",
                 where=where,
-                why="meanwhile its run, and every row that it wrote, are kept from all others",
-                fix="do what takes time in a step before, and hand its result over",
+                why="while it is open, its run and every row that it wrote are locked for others",
+                fix="do slow work in an earlier step, and pass its result on",
             )
         case "42501":
             return StoreNotWritableError(
-                f"this role has not the rights that it needs in {where}",
+                f"this role lacks rights that it needs in {where}",
                 where=where,
                 why=f"PostgreSQL says: {words}",
-                fix="grant what docs/postgres.md lists, or connect as the role that migrated; `stepwell doctor` says "
-                "what is missing",
+                fix="grant what docs/postgres.md lists, or connect as the role that migrated; `stepwell doctor` "
+                "reports what is missing",
             )
         case "42P01" | "42883" | "3F000" | "42703" | "42704":
             return SchemaMissingError(
                 f"the tables or functions of stepwell are gone from {where}",
                 where=where,
                 why=f"PostgreSQL says: {words}",
-                fix="put the database back from a backup, or migrate it: `stepwell migrate`",
+                fix="restore the database from a backup, or migrate it: `stepwell migrate`",
             )
         case _:
-            return _by_fate(state, words, where)
+            return _by_class(state, words, where)
 
 
-def _by_fate(state: str, words: str, where: str) -> StepwellError:
-    """The error for a state that has no words of its own."""
-    match fate_of_sqlstate(state):
-        case Fate.IN_DOUBT:
+def _by_class(state: str, words: str, where: str) -> StepwellError:
+    """The error for a state without an error of its own."""
+    match classify_sqlstate(state):
+        case FaultClass.IN_DOUBT:
             return unavailable(where, words)
-        case Fate.RETRIED:
+        case FaultClass.RETRIED:
             return StoreError(
-                f"{where} refuses this now: {words}",
+                f"{where} rejects this now: {words}",
                 where=where,
                 why=f"PostgreSQL's state is {state}",
-                fix="look at the server's log; the request is repeated until the server accepts it",
+                fix="check the server's log; the request is repeated until the server accepts it",
             )
-        case Fate.FINAL:
+        case FaultClass.FINAL:
             return StoreRefusedError(
-                f"{where} refuses what it was asked: {words}",
+                f"{where} rejects the request: {words}",
                 where=where,
                 why=f"PostgreSQL's state is {state}",
-                fix="look at the server's log; asking again would be refused again",
+                fix="check the server's log; repeating the request would not help",
             )
 
 
-def in_words(error: psycopg.Error, where: str) -> StepwellError:
-    """`translate` for whoever only looks or prepares: what would mean that the caller asks again is an error there."""
+def to_store_error(error: psycopg.Error, where: str) -> StepwellError:
+    """`translate` for callers that do not repeat: a conflict is an error for them."""
     found = translate(error, where)
     return (
         found
         if isinstance(found, StepwellError)
         else StoreError(
-            f"{where} refuses what it was asked: {found}",
+            f"{where} rejects the request: {found}",
             where=where,
             why=f"PostgreSQL's state is {error.sqlstate}",
-            fix="try again; if that does not help look at the server's log",
+            fix="try again; if that does not help, check the server's log",
         )
     )
 
 
 def read_only(where: str) -> StoreUnavailableError:
-    """A standby, or a primary that is being replaced: another host of the DSN may be the one that writes."""
-    return unavailable(where, "the server takes no writes now: it is a standby, or read-only")
+    """A standby, or a primary that is being replaced. Another host of the URL may accept writes."""
+    return unavailable(where, "the server accepts no writes now: it is a standby, or read-only")
 
 
 def unavailable(where: str, words: str) -> StoreUnavailableError:
-    """The server did not answer, or not with what was asked."""
+    """The server did not answer, or the answer was lost."""
     return StoreUnavailableError(
         f"{where} did not answer: {words}",
         where=where,
         why="the server is starting, stopping, out of reach, or ended the connection",
-        fix="nothing, if it comes back: work goes on by itself; else look at the server and at the DSN",
+        fix="nothing if it comes back: work continues by itself; otherwise check the server and the URL",
     )

@@ -1,11 +1,11 @@
-"""Making a database safe that was put back from a backup."""
+"""Fences a database that was restored from a backup."""
 
 from __future__ import annotations
 
 import psycopg
 
 from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED, Fenced
-from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.faults import to_store_error
 from stepwell.stores.postgres.migrator import check_ready
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import quoted
@@ -15,9 +15,9 @@ _NUMBERED = (("outbox", "number"), ("receipts", "number"), ("runs", "id"))
 
 
 def fence(url: str) -> Fenced:
-    """Raise every epoch and every number that was shown outside, and end the leases of all workers.
+    """Raise every epoch and number that was visible outside, and end the leases of all workers.
 
-    A worker that used the database before it was put back can write nothing more to it.
+    A worker that used the database before it was restored can no longer write to it.
     """
     address = parse_address(url)
     schema = quoted(address.schema)
@@ -28,7 +28,7 @@ def fence(url: str) -> Fenced:
                 runs = connection.execute(
                     f"update {schema}.runs set epoch = epoch + %s".encode(), (EPOCHS_SKIPPED,)
                 ).rowcount
-                # While a row has its epoch here, it alone decides about plain commits, and workers know its number.
+                # While `heads` has a fence, it alone admits plain commits, and workers know the row's number.
                 connection.execute(f"update {schema}.heads set fence = null where fence is not null".encode())
                 workers = connection.execute(f"update {schema}.workers set lease_until = 0".encode()).rowcount
                 for table, column in _NUMBERED:
@@ -42,5 +42,5 @@ def fence(url: str) -> Fenced:
                     (f"{schema}.armed", f"{schema}.armed", NUMBERS_SKIPPED),
                 )
     except psycopg.Error as error:
-        raise in_words(error, address.where) from error
+        raise to_store_error(error, address.where) from error
     return Fenced(address.where, runs, workers)

@@ -1,4 +1,4 @@
-"""Making the database ready: the schema, the tables, and this release's functions."""
+"""Prepares the database: the schema, the tables, and this release's functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psycopg.rows import TupleRow
 from stepwell.errors import ForeignFileError, SchemaMissingError, StoreAccessError, StoreNotWritableError
 from stepwell.ids import random_bytes
 from stepwell.stores.base.migrations import Migrated
-from stepwell.stores.postgres.faults import in_words
+from stepwell.stores.postgres.faults import to_store_error
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import FUNCTIONS, MIGRATIONS, functions_schema, quoted, render
 from stepwell.stores.postgres.urls import parse_address
@@ -18,97 +18,98 @@ from stepwell.stores.sql.migrations import pending_migrations
 
 DriverConnection = psycopg.Connection[TupleRow]
 
-_LOCK = 1398034253  # among all advisory locks: migrations of stepwell
+_LOCK = 1398034253  # the advisory lock of stepwell's migrations
 _NEEDED = 160000
-_LOOK = """
+_INSPECT = """
 select to_regnamespace(%s) is not null, to_regclass(%s) is not null, to_regnamespace(%s) is not null,
     (select count(*) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace where n.nspname = %s)
 """
 
 
-class Found(NamedTuple):
-    """What is in the database now."""
+class SchemaState(NamedTuple):
+    """What the database contains now."""
 
     version: int  # of the tables; 0: none yet
     has_functions: bool
-    identity: int  # of the database, as long as it exists
+    identity: int  # of the database; it never changes
 
 
-def look(connection: DriverConnection, schema: str, where: str) -> Found:
-    """Read what there is, and change nothing.
+def inspect(connection: DriverConnection, schema: str, where: str) -> SchemaState:
+    """Read what the database contains; change nothing.
 
-    Raises `ForeignFileError` for tables that are not ours, `StoreNotWritableError` if the role may not look.
+    Raises `ForeignFileError` for tables that are not ours, `StoreNotWritableError` if the role may not read them.
     """
     try:
-        return _look(connection, schema, where)
+        return _inspect(connection, schema, where)
     except psycopg.Error as error:
-        raise in_words(error, where) from error
+        raise to_store_error(error, where) from error
 
 
-def check_ready(connection: DriverConnection, schema: str, where: str) -> Found:
-    """What there is, if it is all that this release needs. Raises `SchemaMissingError`; changes nothing."""
-    found = look(connection, schema, where)
+def check_ready(connection: DriverConnection, schema: str, where: str) -> SchemaState:
+    """Read what the database contains. Raises `SchemaMissingError` unless this release can use it; changes nothing."""
+    found = inspect(connection, schema, where)
     missing = describe_missing(found, where)
     if missing:
         raise SchemaMissingError(
             f"{where} {missing}",
             where=f"schema {schema}",
-            why="looking changes nothing; a worker or a first start makes what is missing",
+            why="a worker or the first start creates what is missing; other commands change nothing",
             fix="stepwell migrate --db URL, with a role that may create schemas",
         )
     return found
 
 
-def describe_missing(found: Found, where: str) -> str:
-    """What this release needs and the database has not; empty if that is nothing. Raises `SchemaMismatchError`."""
+def describe_missing(found: SchemaState, where: str) -> str:
+    """What the database lacks for this release; empty if nothing is missing. Raises `SchemaMismatchError`."""
     pending = pending_migrations(MIGRATIONS, found.version, where=where)
     if found.version == 0:
         return "has no stepwell tables yet"
     if pending:
         return f"has schema {found.version}, and this stepwell needs {MIGRATIONS[-1].number}"
-    return "" if found.has_functions else "has not the functions of this release of stepwell"
+    return "" if found.has_functions else "lacks the functions of this release of stepwell"
 
 
 def is_newest(version: int) -> bool:
-    """Whether tables of this version are those of this release."""
+    """Whether this is the version of the tables that this release needs."""
     return version == MIGRATIONS[-1].number
 
 
-def prepare(connection: DriverConnection, schema: str, where: str) -> Found:
-    """Create or migrate what is missing, once: whoever comes at the same moment waits for the first.
+def prepare(connection: DriverConnection, schema: str, where: str) -> SchemaState:
+    """Create or migrate what is missing, once: concurrent callers wait for the first.
 
-    All or nothing. Raises what `look` does, `SchemaMismatchError`, and `StoreNotWritableError` for a role that may not.
+    All or nothing. Raises what `inspect` raises, `SchemaMismatchError`, and `StoreNotWritableError` if the role lacks
+    rights.
     """
-    found = look(connection, schema, where)
+    found = inspect(connection, schema, where)
     missing = describe_missing(found, where)
     if not missing:
         return found
     try:
         with connection.transaction():
-            # Whatever the default is: what another one has just committed must be seen here.
+            # Independent of the default: this must see what another process has just committed.
             connection.execute("set transaction isolation level read committed")
             connection.execute("select pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, schema))
-            _migrate(connection, schema, _look(connection, schema, where), where)
+            _migrate(connection, schema, _inspect(connection, schema, where), where)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreNotWritableError(
-            f"{where} {missing}, and this role may not make what is missing",
+            f"{where} {missing}, and this role may not create what is missing",
             where=f"schema {schema}",
             why=f"PostgreSQL says: {error.diag.message_primary}",
             fix="run `stepwell migrate` once with the role that owns the schema, or may create it; docs/postgres.md "
             "has the grants for this one",
         ) from None
     except psycopg.Error as error:
-        raise in_words(error, where) from error
-    return look(connection, schema, where)
+        raise to_store_error(error, where) from error
+    return inspect(connection, schema, where)
 
 
 def migrate(url: str, *, is_plan: bool) -> Migrated:
-    """`prepare` the database of a URL, or only say what that would do."""
+    """`prepare` the database of a URL, or only report what that would do."""
     address = parse_address(url)
     with open_connection(address) as connection:
         check_server(connection, address.where)
-        found = look(connection, address.schema, address.where)
-        describe_missing(found, address.where)  # raises for a newer one
+        found = inspect(connection, address.schema, address.where)
+        describe_missing(found, address.where)  # raises for a newer schema
         if not is_plan:
             prepare(connection, address.schema, address.where)
     functions = "" if found.has_functions else functions_schema(address.schema)
@@ -126,27 +127,27 @@ def check_server(connection: DriverConnection, where: str) -> None:
         )
 
 
-def _look(connection: DriverConnection, schema: str, where: str) -> Found:
+def _inspect(connection: DriverConnection, schema: str, where: str) -> SchemaState:
     names = (quoted(schema), f"{quoted(schema)}.meta", quoted(functions_schema(schema)), schema)
-    row = connection.execute(_LOOK, names).fetchone()
+    row = connection.execute(_INSPECT, names).fetchone()
     assert row is not None
     has_schema, has_meta, has_functions, objects = row
     if not has_schema or (not has_meta and objects == 0):
-        return Found(0, False, 0)
+        return SchemaState(0, False, 0)
     if not has_meta:
-        raise _foreign(schema, where, "it has tables, and none of them is stepwell's")
+        raise _foreign(schema, where, "it has tables, but none of stepwell")
     try:
         values: dict[Any, Any] = dict(
             connection.execute(f"select name, value from {quoted(schema)}.meta".encode()).fetchall()
         )
-        return Found(int(values["schema"]), bool(has_functions), int(values["identity"]))
+        return SchemaState(int(values["schema"]), bool(has_functions), int(values["identity"]))
     except psycopg.errors.InsufficientPrivilege:
         raise
     except (psycopg.errors.ProgrammingError, KeyError, TypeError, ValueError) as error:
-        raise _foreign(schema, where, f"its table meta is another one ({type(error).__name__})") from None
+        raise _foreign(schema, where, f"its table meta is not stepwell's ({type(error).__name__})") from None
 
 
-def _migrate(connection: DriverConnection, schema: str, found: Found, where: str) -> None:
+def _migrate(connection: DriverConnection, schema: str, found: SchemaState, where: str) -> None:
     if found.version == 0:
         connection.execute(f"create schema if not exists {quoted(schema)}".encode())
     for migration in pending_migrations(MIGRATIONS, found.version, where=where):

@@ -1,12 +1,14 @@
-"""The pool: how functions of the database are called, through shared connections or at once in the caller.
+"""The pool: calls functions of the database, through shared connections or directly in the caller.
 
-Why not `psycopg_pool`: it would replace the ninety lines of `_Connections`, and fits badly around them. It opens
-connections in tasks of its own and retries for minutes, while the caller hears only that time is up; here the caller
-that needs a connection opens it, within the patience that the lease leaves, and learns why the server refuses. It reads
-the clock and starts tasks by itself, which only `environment.py` may do (STYLE.md). Three of its pools would be needed:
-for calls, for the urgent one that must never wait, and one with threads for transactional steps. Its connections are
-the driver's, while a call needs what this process keeps for each: prepared statements, the event loop's reader, and
-whether an answer is overdue. A checkout costs 4.3 µs of CPU there and 0.7 µs here, which alone would be no reason.
+Why not `psycopg_pool`: it would replace only `_Connections` (85 lines below), and it does not fit what is around it.
+- It opens connections in background tasks and retries for minutes; the caller only learns that its time is up. Here the
+  caller that needs a connection opens it, within the time that its lease leaves, and gets the server's reason.
+- It reads the clock and starts tasks by itself, which only `environment.py` may do (STYLE.md).
+- We would need three of its pools: for ordinary calls, for urgent calls that must never wait, and a threaded one for
+  transactional steps.
+- Each call needs state that we keep per connection: prepared statements, the event loop's reader, and whether an answer
+  is overdue.
+Speed is not the reason.
 """
 
 from __future__ import annotations
@@ -22,85 +24,85 @@ from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connections import Connection
 from stepwell.stores.postgres.faults import unavailable
-from stepwell.stores.postgres.sessions import connect, connect_again, connect_now, connecting_seconds, outage
-from stepwell.stores.postgres.times import Times
+from stepwell.stores.postgres.server_clock import ServerClock
+from stepwell.stores.postgres.sessions import connect, connect_now, connecting_seconds, outage, reconnect_now
 from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
-Tell = Callable[[Hint], None]
+Notify = Callable[[Hint], None]
 
-_PATIENCE_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
-# What is not answered by then never will be: the server is frozen, out of reach, or waits for a standby that is gone.
-ANSWER_SECONDS_MAX = 30.0  # for who has no lease
-ANSWER_SECONDS_MIN = 1.0  # however short the lease is
+# A call that is not answered by then never will be: the server is frozen, unreachable, or waits for a lost standby.
+ANSWER_SECONDS_MAX = 30.0  # for processes without a lease
+ANSWER_SECONDS_MIN = 1.0  # even if the lease is shorter
 
 
 class Pool(Protocol):
-    """Calls functions, one after the other on each connection."""
+    """Calls functions; each connection runs one call at a time."""
 
-    times: Times
-    is_alone: bool  # everybody who uses this database does it by this pool
-    listeners: list[Tell]  # the handles that use this pool: each hears of what any of them did
-
-    @property
-    def patience(self) -> float:
-        """How many seconds an ordinary call may take, connecting and waiting for a connection included."""
-        ...
+    server_clock: ServerClock
+    is_exclusive: bool  # no other process or pool uses this database
+    listeners: list[Notify]  # of the stores that use this pool; each gets the hints of all
 
     @property
-    def patience_urgent(self) -> float:
-        """How many seconds a call may take that is repeated within the lease."""
+    def timeout_seconds(self) -> float:
+        """How many seconds an ordinary call may take, including connecting and waiting for a connection."""
         ...
 
-    def keep_lease(self, seconds: float) -> None:
-        """A lease of so many seconds depends on this pool: no call takes longer."""
+    @property
+    def urgent_timeout_seconds(self) -> float:
+        """How many seconds an urgent call may take, so that it can be repeated within the lease."""
         ...
 
-    async def beside(self, work: Callable[[], T]) -> T:
-        """Do work that blocks."""
+    def set_lease(self, seconds: float) -> None:
+        """Set the length of the lease that depends on this pool: no call takes longer."""
+        ...
+
+    async def run_blocking(self, work: Callable[[], T]) -> T:
+        """Run blocking work without blocking the event loop."""
         ...
 
     async def open(self) -> None:
-        """Get the first connection. What was closed may be opened again."""
+        """Open the first connection. A closed pool may be opened again."""
         ...
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
-        """Call a function. An urgent call never waits for another one. If it is the only one, it may hold up the event
+        """Call a function. An urgent call never waits for another one. If it is the only call, it may block the event
         loop for two milliseconds.
 
-        Raises `StoreUnavailableError` if the answer did not come, `ConflictError` if it has to be asked again.
+        Raises `StoreUnavailableError` if no answer came, `ConflictError` if the call must be repeated.
         """
         ...
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
-        """`call`, for a caller that cannot wait."""
+        """`call` for a caller that cannot await."""
         ...
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...
 
 
 class InlinePool:
-    """One connection, and every call is done at once in the caller: for simulations and tests in virtual time."""
+    """One connection; every call runs at once in the caller. For simulations and tests in virtual time."""
 
-    is_alone = True
-    # Time is virtual here, and a server on a busy machine is not.
-    patience = patience_urgent = 60.0
+    is_exclusive = True
+    # Virtual time does not limit a real server on a busy machine.
+    timeout_seconds = urgent_timeout_seconds = 60.0
 
     def __init__(self, address: Address) -> None:
-        self.listeners: list[Tell] = []
-        self.times = Times()
+        self.listeners: list[Notify] = []
+        self.server_clock = ServerClock()
         self._address = address
         self._connection: Connection | None = None
         self.uses = 0
         self.calls = 0
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def run_blocking(self, work: Callable[[], T]) -> T:
         return work()
 
-    def keep_lease(self, seconds: float) -> None:
+    def set_lease(self, seconds: float) -> None:
         pass
 
     async def open(self) -> None:
@@ -131,13 +133,13 @@ class InlinePool:
 
 
 class ConnectionPool:
-    """A few connections for everybody, and one for calls that must not wait; opened when they are needed."""
+    """A few shared connections, and one for calls that must not wait; opened when they are needed."""
 
-    is_alone = False
+    is_exclusive = False
 
     def __init__(self, address: Address, environment: Environment) -> None:
-        self.listeners: list[Tell] = []
-        self.times = Times()
+        self.listeners: list[Notify] = []
+        self.server_clock = ServerClock()
         self._address = address
         self._environment = environment
         self._connections = _Connections(address.connections_max, self._connect)
@@ -147,78 +149,78 @@ class ConnectionPool:
         self.calls = 0
 
     @property
-    def patience(self) -> float:
+    def timeout_seconds(self) -> float:
         return ANSWER_SECONDS_MAX if self._lease is None else max(ANSWER_SECONDS_MIN, self._lease)
 
     @property
-    def patience_urgent(self) -> float:
-        # Twice within a lease: over a connection that is dead, and over a new one.
-        return max(ANSWER_SECONDS_MIN, self.patience / 3)
+    def urgent_timeout_seconds(self) -> float:
+        # Two attempts fit in a lease: one over a dead connection, and one over a new one.
+        return max(ANSWER_SECONDS_MIN, self.timeout_seconds / 3)
 
-    def keep_lease(self, seconds: float) -> None:
+    def set_lease(self, seconds: float) -> None:
         self._lease = seconds
 
-    async def beside(self, work: Callable[[], T]) -> T:
+    async def run_blocking(self, work: Callable[[], T]) -> T:
         return await self._environment.executor.call_blocking(work)
 
     async def open(self) -> None:
-        connection = await connect(self._address, self.patience)
+        connection = await connect(self._address, self.timeout_seconds)
         self._connections.open()
         self._urgent.open()
         self._connections.give(connection)
 
     async def call(self, call: Call[Any], values: list[Value], *, is_urgent: bool = False) -> bytes:
         connections = self._urgent if is_urgent else self._connections
-        patience = self.patience_urgent if is_urgent else self.patience
-        connection = connections.find() or await self._take(connections, patience)
+        timeout_seconds = self.urgent_timeout_seconds if is_urgent else self.timeout_seconds
+        connection = connections.find() or await self._take(connections, timeout_seconds)
         self.calls += 1
         try:
-            return await connection.call(call, values, is_brief=connections.is_calm, patience=patience)
+            return await connection.call(call, values, is_brief=connections.is_calm, timeout_seconds=timeout_seconds)
         finally:
             connections.give(connection)
             if connection.is_late:
-                self._distrust()
+                self._drop_idle()
 
-    async def _take(self, connections: _Connections, patience: float) -> Connection:
+    async def _take(self, connections: _Connections, timeout_seconds: float) -> Connection:
         try:
-            async with asyncio.timeout(max(patience, connecting_seconds(self._address, patience))):
+            async with asyncio.timeout(max(timeout_seconds, connecting_seconds(self._address, timeout_seconds))):
                 return await connections.take()
         except TimeoutError as error:
             raise unavailable(self._address.where, "no connection was free in time") from error
 
-    def _distrust(self) -> None:
-        """Drop the idle connections: one was dead without a word, and finding out takes as long for each of them."""
+    def _drop_idle(self) -> None:
+        """Drop the idle connections: one connection died silently, and each of the others could cost the same wait."""
         for connection in (*self._connections.take_idle(), *self._urgent.take_idle()):
             connection.finish()
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
         if self._now is None or not self._now.is_usable or not self._now.is_silent():
-            self._now = connect_again(self._address, self.patience_urgent)
+            self._now = reconnect_now(self._address, self.urgent_timeout_seconds)
         self.calls += 1
         return self._now.call_now(call, values)
 
     async def close(self) -> None:
         for connection in (*self._connections.close(), *self._urgent.close()):
-            self._let_go(connection)
+            self._release(connection)
         if self._now is not None:
             self._now.finish()
             self._now = None
 
-    def _let_go(self, connection: Connection) -> None:
-        """A connection that is not needed any more."""
+    def _release(self, connection: Connection) -> None:
+        """Close a connection that is no longer needed."""
         connection.finish()
 
     async def _connect(self) -> Connection:
-        """A new connection, waiting for a server that is away for a moment; safe, because nothing has been asked yet.
+        """A new connection. Retries while the server is briefly unreachable, which is safe before a request is sent.
 
-        Raises `StoreUnavailableError` only.
+        Raises only `StoreUnavailableError`.
         """
         clock = self._environment.clock
-        patience = min(_PATIENCE_SECONDS, self.patience)
-        until = clock.monotonic() + patience
+        timeout_seconds = min(_CONNECT_SECONDS, self.timeout_seconds)
+        until = clock.monotonic() + timeout_seconds
         while True:
             try:
-                return await connect(self._address, patience)
+                return await connect(self._address, timeout_seconds)
             except StepwellError as error:
                 if clock.monotonic() >= until:
                     raise outage(error, self._address.where) from error
@@ -226,7 +228,7 @@ class ConnectionPool:
 
 
 class _Connections:
-    """A bounded number of connections. The one used last is used first: the others may rest."""
+    """A bounded number of connections, last in first out, so that spare connections stay idle."""
 
     def __init__(self, size: int, open_connection: Callable[[], Any]) -> None:
         self._size = size
@@ -242,7 +244,7 @@ class _Connections:
         return self._taken == 1
 
     def find(self) -> Connection | None:
-        """A connection that is there and free, unless somebody waits for one already."""
+        """A free open connection, unless another caller is waiting for one."""
         if self._waiting:
             return None
         while self._idle:
@@ -254,7 +256,7 @@ class _Connections:
         return None
 
     async def take(self) -> Connection:
-        """A connection of one's own, until it is given back."""
+        """A connection for one caller, until it is given back."""
         while self._taken >= self._size:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -282,7 +284,7 @@ class _Connections:
             raise
 
     def give(self, connection: Connection) -> None:
-        """A connection comes back, or a new one is added; one that is broken is thrown away."""
+        """Take back a connection, or add a new one. A broken connection is closed."""
         self._taken = max(0, self._taken - 1)
         if connection.is_usable and not self._is_closed:
             self._idle.append(connection)
@@ -291,16 +293,16 @@ class _Connections:
         self._next()
 
     def open(self) -> None:
-        """Keep what comes back."""
+        """Keep connections that are given back."""
         self._is_closed = False
 
     def close(self) -> list[Connection]:
-        """Keep nothing that comes back; what was idle is the caller's to close."""
+        """Close connections that are given back. The caller closes the idle ones, which are returned."""
         self._is_closed = True
         return self.take_idle()
 
     def take_idle(self) -> list[Connection]:
-        """The connections at rest, which are the caller's from now on."""
+        """The idle connections; the caller owns them from now on."""
         idle, self._idle = self._idle, []
         return idle
 

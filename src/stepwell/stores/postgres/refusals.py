@@ -1,4 +1,4 @@
-"""Refusals: why a server gives no connection, in our words."""
+"""Explains why a server refuses a connection."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stepwell.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from stepwell.stores.postgres.faults import in_words, unavailable
+from stepwell.stores.postgres.faults import to_store_error, unavailable
 
 
 class _Refusal(NamedTuple):
-    """How a server or the driver says that there will be no connection, and what that is in our words."""
+    """The driver's words for a refused connection, and our error for it."""
 
     words: re.Pattern[str]
     kind: type[StoreError]
@@ -26,7 +26,7 @@ class _Refusal(NamedTuple):
     fix: str
 
 
-# The driver gives no state for these. With several hosts its words have all that was said by any of them.
+# The driver gives no state for these errors. With several hosts, its message contains what each of them reported.
 _REFUSALS = (
     _Refusal(
         re.compile(
@@ -35,37 +35,37 @@ _REFUSALS = (
         ),
         StoreAccessError,
         "{where} does not let this user in",
-        "look at user and password in the URL, and at the server's pg_hba.conf",
+        "check user and password in the URL, and at the server's pg_hba.conf",
     ),
     _Refusal(
         re.compile(r"database \".*\" does not exist|no such database"),
         StoreAccessError,
-        "there is no database {where}",
+        "the database {where} does not exist",
         "create it (createdb), or name another one in the URL",
     ),
     _Refusal(
         re.compile(r"permission denied for database"),
         StoreAccessError,
         "this user may not connect to {where}",
-        "grant connect on the database to it",
+        "grant it the right connect on the database",
     ),
     _Refusal(
         re.compile(r"\bSSL\b|certificate|channel binding"),
         StoreAccessError,
-        "no encrypted connection to {where} comes about",
-        "look at sslmode and sslrootcert in the URL, and at ssl of the server",
+        "cannot make an encrypted connection to {where}",
+        "check sslmode and sslrootcert in the URL, and the server's ssl setting",
     ),
     _Refusal(
         re.compile(r"failed to resolve host|could not translate host name"),
         StoreUnavailableError,
-        "{where} cannot be reached: there is no such host",
-        "look at the host in the URL; if it is right, the name service is away and work goes on when it is back",
+        "{where} cannot be reached: unknown host",
+        "check the host in the URL; if it is right, name resolution is failing, and work continues when it is back",
     ),
     _Refusal(
         re.compile(r"session is read-only|hot standby mode"),
         StoreUnavailableError,
-        "no server at {where} takes writes",
-        "promote a standby, or name the primary in the URL; work goes on by itself then",
+        "no server at {where} accepts writes",
+        "promote a standby, or name the primary in the URL; then work continues by itself",
     ),
     _Refusal(
         re.compile(r"too many clients|remaining connection slots|too many connections|no more connections allowed"),
@@ -76,8 +76,8 @@ _REFUSALS = (
     _Refusal(
         re.compile(r"Connection refused|No such file or directory"),
         StoreUnavailableError,
-        "nobody answers at {where}",
-        "start the server, or look at host and port in the URL; work goes on by itself when it answers",
+        "no server answers at {where}",
+        "start the server, or check host and port in the URL; work continues by itself when it answers",
     ),
 )
 _WRONG_VALUE = re.compile(
@@ -87,16 +87,16 @@ _WRONG_VALUE = re.compile(
 
 
 def refused(error: Exception, where: str) -> StepwellError:
-    """Why no connection came about."""
+    """The error for a failed connection attempt."""
     words = " ".join(str(error).split())
     for refusal in _REFUSALS:
         if refusal.words.search(words):
             return refusal.kind(refusal.title.format(where=where), where=where, why=words, fix=refusal.fix)
     if _WRONG_VALUE.search(words) or (isinstance(error, psycopg.ProgrammingError) and not error.sqlstate):
         return InvalidOptionError(
-            "an option in the URL has a value that it cannot have",
+            "an option in the URL has an invalid value",
             where="url",
             why=words,
             fix="correct it in the URL; libpq's documentation lists the values",
         )
-    return in_words(error, where) if isinstance(error, psycopg.Error) else unavailable(where, words)
+    return to_store_error(error, where) if isinstance(error, psycopg.Error) else unavailable(where, words)

@@ -2,9 +2,9 @@
 
 -- 0001_foundation
 
--- {t} is the schema that holds the tables; the loader puts its quoted name there.
+-- {t} is the schema of the tables; the loader inserts its quoted name.
 
--- The clock's floor, how often the store was closed or opened, and whatever else is one number.
+-- Single numbers, such as the clock's floor and how often the store was closed or opened.
 create table {t}.meta (
     name text not null primary key,
     value bigint not null
@@ -12,7 +12,7 @@ create table {t}.meta (
 
 insert into {t}.meta (name, value) values ('floor', 0), ('seals', 0), ('encrypted', 0);
 
--- One row while the store is closed because its contents are moved, and none else: see stores/base/transfers.py.
+-- One row while the store is closed because its contents are being moved, otherwise none: see stores/base/transfers.py.
 create table {t}.seals (
     id boolean not null primary key default true check (id),
     transfer_id text not null,
@@ -21,8 +21,8 @@ create table {t}.seals (
     at bigint not null
 );
 
--- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
--- its own, so that the due runs of one priority are one range of the index by definition and time.
+-- Names of definitions are long and few, so runs and their indexes contain a small number instead. Each priority has a
+-- number of its own, so that the due runs of one priority are one range of the index by definition and time.
 create table {t}.definitions (
     id int generated always as identity primary key,
     workflow text not null,
@@ -31,7 +31,7 @@ create table {t}.definitions (
     unique (workflow, version, priority)
 );
 
--- `writes_plain`: it was there before the first encrypted value, and commits nothing any more.
+-- `writes_plain`: the worker existed before the first encrypted value; it may not commit any more.
 create table {t}.workers (
     id bigint generated always as identity primary key,
     incarnation text not null unique,
@@ -43,12 +43,12 @@ create table {t}.workers (
 )
 with (fillfactor = 50);
 
--- What a run is: it changes when the run is claimed, parked or ended, not with every step. Half of each page is left free, so
--- that the new version of a row finds room beside the old one. `hold`: a person paused it; a list of who, why and when. With an
--- owner, it is to be given up. `owner` is the id of a worker. `shard` spreads runs evenly and
--- never changes: all rows of a run can be put where its shard is. Neither this table nor others that much is written to have a
--- CHECK: the server reads each from its text in the catalogue for every statement, which is up to a fifth of what that takes.
--- The functions alone write here; what must hold is checked wherever they are tested.
+-- The state of a run. It changes when the run is claimed, waits or ends, not with every step. Half of each page is left
+-- free, so that the new version of a row fits next to the old one. `hold`: a person paused the run; a list of who, why
+-- and when. If the run has an owner, the owner must release it. `owner` is the id of a worker. `shard` spreads runs
+-- evenly and never changes, so that all rows of a run can be placed with its shard. This table and other often-written
+-- tables have no CHECK constraints: the server parses each from its text in the catalogue for every statement, which
+-- costs up to a fifth of the statement. Only the functions write here, and their tests check the invariants.
 create table {t}.runs (
     id bigint generated always as identity primary key,
     run_id text collate "C" not null unique,
@@ -87,7 +87,7 @@ create table {t}.runs (
 )
 with (fillfactor = 50);
 
--- A run that was replaced, or has not begun because its start is debounced, does not hold its key.
+-- A run that was replaced, or that is planned by a debounced start, does not hold its key.
 create unique index runs_active_key on {t}.runs (key)
 where key is not null and ended_at is null and replaced_by is null and debounced_until is null;
 create unique index runs_debounced on {t}.runs (key) where debounced_until is not null and ended_at is null;
@@ -95,10 +95,11 @@ create index runs_key on {t}.runs (key) where key is not null;
 create index runs_wake on {t}.runs (definition, wake_at, id) where wake_at is not null;
 create index runs_owner on {t}.runs (owner) where owner is not null;
 create index runs_held on {t}.runs (owner) where owner is not null and hold is not null;
--- What people look for. Most runs are completed, and those are found without it.
+-- For searches by people. Most runs are completed; they are found without this index.
 create index runs_status on {t}.runs (status, run_id) where status <> 'completed';
 create index runs_parent on {t}.runs (parent, parent_location) where parent is not null;
--- Workflows and orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.
+-- For listings by workflow and by time. A run enters these indexes once, when it ends; other runs are few, and are
+-- sorted.
 create index runs_definition on {t}.runs (definition, run_id) where ended_at is not null;
 create index runs_created on {t}.runs (created_at, run_id) where ended_at is not null;
 create index runs_started on {t}.runs (coalesce(started_at, -1), run_id) where ended_at is not null;
@@ -106,10 +107,10 @@ create index runs_ended on {t}.runs (coalesce(ended_at, -1), run_id) where ended
 create index runs_took on {t}.runs (coalesce(ended_at - coalesce(started_at, created_at), -1), run_id)
 where ended_at is not null;
 
--- The hot row: every commit rewrites it, so it is apart from all that has an index, which would have to be looked at each time.
--- `number` is that of the last commit applied in the run's epoch. `fence` is that epoch, and there only while it alone decides
--- about a plain commit: the run has an owner, is running or compensating, and nobody has paused it. Whoever changes one of these
--- makes it null, after having locked the run.
+-- The hot row: every commit rewrites it, so it is separate from all indexed columns, whose indexes would have to be
+-- checked each time. `number` is that of the last commit applied in the run's epoch. `fence` is that epoch. It is set
+-- only while it alone admits a plain commit: the run has an owner, is running or compensating, and is not paused. A
+-- transition that changes one of these sets it to null, after it has locked the run.
 create table {t}.heads (
     run bigint not null primary key,
     number bigint not null,
@@ -128,10 +129,10 @@ create table {t}.payloads (
     tags json not null
 );
 
--- Most runs have no tags, and cost nothing here.
+-- Most runs have no tags, and are not in this index.
 create index payloads_tagged on {t}.payloads (run) where tags::text <> '[]';
 
--- What clients may read of a run while it runs. `position` is how far its history was.
+-- Values that clients may read while a run is active. `position` is the length of the run's history at that time.
 create table {t}.published (
     run bigint not null,
     name text collate "C" not null,
@@ -140,7 +141,7 @@ create table {t}.published (
     primary key (run, name)
 );
 
--- The lines of streams. `part` is the attempt at the step `source` that wrote one.
+-- The lines of streams. `part` is the attempt at the step `source` that wrote the line.
 create table {t}.chunks (
     run bigint not null,
     stream text collate "C" not null,
@@ -183,7 +184,7 @@ create table {t}.attempts (
     primary key (run, location, number)
 );
 
--- How far the bodies of long steps have come. Empty but for the steps that say so while they run.
+-- The progress of long steps. It is empty except for steps that report progress while they run.
 create table {t}.progress (
     run bigint not null,
     location bytea not null,
@@ -206,15 +207,15 @@ create table {t}.cursors (
     primary key (run, location)
 );
 
--- Large payloads by the SHA-256 of their content; rows refer to them.
+-- Large payloads, by the SHA-256 of their content; rows refer to them.
 create table {t}.blobs (
     hash bytea not null primary key,
     content bytea not null,
     stored_at bigint not null
 );
 
--- `names` are those of signals; none means any. A wait for an event has the name of its topic there, and in `topic` too as long
--- as it is open: `armed` orders open waits, `facets` is what it asks for, `facet` the first of that.
+-- `names` are the names of signals; an empty list means any. An event wait has the name of its topic there, and also in
+-- `topic` while it is open: `armed` orders open waits, `facets` are its conditions, `facet` is the first condition.
 create table {t}.waits (
     run bigint not null,
     position bigint not null,
@@ -235,8 +236,8 @@ create table {t}.waits (
 create index waits_topic on {t}.waits (topic, facet, armed) where topic is not null;
 create sequence {t}.armed;
 
--- An event without a payload is only known, so that publishing it again does nothing. `is_taken`: it is for one run, and a run has
--- it.
+-- An event without a payload is only remembered, so that publishing it again does nothing. `is_taken`: it is for one
+-- run, and a run has it.
 create table {t}.events (
     number bigint generated always as identity primary key,
     event_id text collate "C" not null unique,
@@ -251,11 +252,11 @@ create table {t}.events (
     forget_at bigint not null
 );
 
--- With the time in it, so that what a topic keeps is counted from the index alone.
+-- Includes the time, so that the events that a topic keeps are counted from the index alone.
 create index events_kept on {t}.events (topic, number, kept_until) where kept_until is not null and not is_taken;
 create index events_forget on {t}.events (topic, forget_at);
 
--- Events that runs got: in a run's inbox until they are read; remembered after that as long as the topic keeps the event.
+-- Events that runs received: in a run's inbox until they are read, then remembered while the topic keeps the event.
 create table {t}.receipts (
     number bigint generated always as identity primary key,
     run bigint not null,
@@ -267,8 +268,9 @@ create table {t}.receipts (
 
 create index receipts_event on {t}.receipts (event);
 
--- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is still known.
--- `asks`: its sender waits for a reply. `refused`: why the run would not take it; it is kept for people and not read again.
+-- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is
+-- recognised. `asks`: its sender waits for a reply. `refused`: why the run refused it; it is kept for people and not
+-- read again.
 create table {t}.signals (
     number bigint generated by default as identity primary key,
     signal_id text collate "C" not null unique,
@@ -287,7 +289,7 @@ create index signals_mailbox on {t}.signals (run) where run is not null and payl
 create index signals_held on {t}.signals (key) where key is not null;
 create unique index signals_dedup on {t}.signals (run, name, dedup_key) where dedup_key is not null;
 
--- What runs answered to the signals that asked, by the number of the signal.
+-- The replies of runs to signals that asked, by the number of the signal.
 create table {t}.replies (
     number bigint not null primary key,
     status text not null check (status in ('d', 'f')),
@@ -295,7 +297,7 @@ create table {t}.replies (
     at bigint not null
 );
 
--- Workflows that are paused: nobody claims their runs. The empty name stands for all.
+-- Paused workflows: no worker claims their runs. The empty name means all workflows.
 create table {t}.holds (
     workflow text collate "C" not null primary key,
     by text not null,
@@ -303,7 +305,7 @@ create table {t}.holds (
     at bigint not null
 );
 
--- What operators did to a run, or to the runs of a workflow (which has no name if it was to all).
+-- Acts of operators on a run, or on the runs of a workflow (an empty name means all workflows).
 create table {t}.audit (
     id bigint generated always as identity primary key,
     run bigint,
@@ -314,7 +316,7 @@ create table {t}.audit (
     before text not null,
     after text not null,
     reason text not null,
-    act text,  -- the id of the request, so that it can be repeated
+    act text,  -- the id of the request, so that repeating it does nothing
     check ((run is null) <> (workflow is null))
 );
 
@@ -322,7 +324,7 @@ create unique index audit_act on {t}.audit (act) where act is not null;
 create index audit_run on {t}.audit (run) where run is not null;
 create index audit_workflow on {t}.audit (id) where workflow is not null;
 
--- What servers did once under a key, for as long as the key is kept.
+-- Results of requests with an idempotency key, while the key is kept.
 create table {t}.requests (
     scope text collate "C" not null,
     key text collate "C" not null,
@@ -334,9 +336,9 @@ create table {t}.requests (
 
 create index requests_kept on {t}.requests (kept_until);
 
--- Who did what through a server. `chain` is a hash over the line and the `chain` of the line before: no line can be changed or
--- removed without changing all that follow. The one row of `chain` is the last line; who appends holds it, so lines have one
--- order, whatever number of servers there are.
+-- Who did what through a server. `chain` is a hash over the line and the `chain` of the previous line: no line can be
+-- changed or removed without changing all following lines. The only row of `chain` is the last line. A transaction that
+-- appends locks it, so lines have one order, for any number of servers.
 create table {t}.acts (
     number bigint not null primary key,
     at bigint not null,
@@ -359,9 +361,9 @@ create table {t}.chain (
 
 insert into {t}.chain (number, chain) values (0, '');
 
--- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
--- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
--- Numbers are never used again: who settles late must not meet another event.
+-- One row for each event and sink that has not received it. Of a run's rows for one sink, only the first is due
+-- (`next_at`) or taken by a worker (`owner`), so events keep their order. A dead letter (`died_at`) does not block
+-- others. Numbers are never reused, because a late `settle` must not affect another event.
 create table {t}.outbox (
     number bigint generated always as identity primary key,
     run bigint not null,

@@ -1,4 +1,4 @@
-"""Sessions: connections that are opened, introduced and set up."""
+"""Sessions: opens connections and sets them up."""
 
 from __future__ import annotations
 
@@ -9,55 +9,57 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from stepwell.errors import InvalidOptionError, StepwellError, StoreUnavailableError
-from stepwell.stores.postgres.connections import Connection, TimelyConnection
+from stepwell.stores.postgres.connections import Connection, TimeoutConnection
 from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.refusals import refused
 from stepwell.stores.postgres.urls import Address
 
-# What every session is set to.
+# The settings of every session.
 _SETTINGS = {
-    "lock_timeout": "10s",  # for another transition that has a row: longer than any of them takes
+    "lock_timeout": "10s",  # another transition may lock a row; none takes this long
     "jit": "off",
-    # The server's own side: by default it keeps the locks of a machine that lost its power for two hours.
+    # The server's side: by default it keeps the locks of a machine that lost power for two hours.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-_HOST_SECONDS_MIN = 2  # the driver counts no shorter
-_INTRODUCTION_SECONDS = 1.0
-_PREPARED_AFTER = 5  # an author's own statement, when it was used so often
+_HOST_SECONDS_MIN = 2  # the driver's minimum
+_SETUP_SECONDS = 1.0
+_PREPARED_AFTER = 5  # prepare an author's statement after so many uses
 
 
-async def connect(address: Address, patience: float | None = None) -> Connection:
-    """A connection on the running event loop, within about so many seconds."""
-    conninfo, seconds = _soon(address.conninfo, patience)
+async def connect(address: Address, timeout_seconds: float | None = None) -> Connection:
+    """A connection on the running event loop, within about `timeout_seconds`."""
+    conninfo, seconds = _with_timeout(address.conninfo, timeout_seconds)
     try:
         async with asyncio.timeout(seconds):
             driver = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
             try:
-                row = await (await driver.execute(_introduction(address, driver))).fetchone()
+                row = await (await driver.execute(_setup_query(address, driver))).fetchone()
                 connection = _connection(driver, address, row)
             except BaseException:
                 await driver.close()
                 raise
     except TimeoutError as error:
-        raise unavailable(address.where, "no connection came about in time") from error
+        raise unavailable(address.where, "could not connect in time") from error
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
     connection.attach(asyncio.get_running_loop())
     return connection
 
 
-def connect_now(address: Address, patience: float | None = None) -> Connection:
-    """A connection for callers that cannot wait. Each of its answers may take so many seconds."""
+def connect_now(address: Address, timeout_seconds: float | None = None) -> Connection:
+    """A connection for callers that cannot await. Each of its answers may take `timeout_seconds`."""
     try:
-        driver = TimelyConnection.connect(_soon(address.conninfo, patience)[0], autocommit=True, prepare_threshold=None)
+        driver = TimeoutConnection.connect(
+            _with_timeout(address.conninfo, timeout_seconds)[0], autocommit=True, prepare_threshold=None
+        )
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
-    if patience is not None:
-        driver.answer_timeout.set(patience)
+    if timeout_seconds is not None:
+        driver.answer_timeout.set(timeout_seconds)
     try:
-        return _connection(driver, address, driver.execute(_introduction(address, driver)).fetchone())
+        return _connection(driver, address, driver.execute(_setup_query(address, driver)).fetchone())
     except psycopg.Error as error:
         driver.close()
         raise refused(error, address.where) from error
@@ -66,59 +68,60 @@ def connect_now(address: Address, patience: float | None = None) -> Connection:
         raise
 
 
-def _soon(conninfo: str, patience: float | None) -> tuple[str, float | None]:
-    """The way to a server with a limit for each of its hosts, and how long all of them may take together."""
-    if patience is None:
+def _with_timeout(conninfo: str, timeout_seconds: float | None) -> tuple[str, float | None]:
+    """The connection string with a time limit for each host, and the limit for all hosts together."""
+    if timeout_seconds is None:
         return conninfo, None
     parts = conninfo_to_dict(conninfo)
     hosts = len(str(parts.get("host") or "").split(","))
     given = str(parts.get("connect_timeout") or "0")
     if not given.isdecimal():
-        return conninfo, patience  # the driver says what is wrong with it
-    limit = int(given) or patience
-    each = max(_HOST_SECONDS_MIN, int(min(limit, patience) / hosts))
-    return make_conninfo(conninfo, connect_timeout=each), max(patience, each * hosts + _INTRODUCTION_SECONDS)
+        return conninfo, timeout_seconds  # the driver reports what is wrong with it
+    limit = int(given) or timeout_seconds
+    each = max(_HOST_SECONDS_MIN, int(min(limit, timeout_seconds) / hosts))
+    return make_conninfo(conninfo, connect_timeout=each), max(timeout_seconds, each * hosts + _SETUP_SECONDS)
 
 
-def connecting_seconds(address: Address, patience: float) -> float:
-    """How long it may take to connect, if a call may take so long."""
-    return _soon(address.conninfo, patience)[1] or patience
+def connecting_seconds(address: Address, timeout_seconds: float) -> float:
+    """How long connecting may take, if a call may take `timeout_seconds`."""
+    return _with_timeout(address.conninfo, timeout_seconds)[1] or timeout_seconds
 
 
-def connect_again(address: Address, patience: float | None = None) -> Connection:
-    """`connect_now`, for who was let in before. Raises `StoreUnavailableError` only."""
+def reconnect_now(address: Address, timeout_seconds: float | None = None) -> Connection:
+    """`connect_now` for a process that was connected before. Raises only `StoreUnavailableError`."""
     try:
-        return connect_now(address, patience)
+        return connect_now(address, timeout_seconds)
     except StepwellError as error:
         raise outage(error, address.where) from error
 
 
 def outage(error: StepwellError, where: str) -> StoreUnavailableError:
-    """What it means not to be let in any more: people are at work on the server, and will let us in again.
+    """The error of a process that is refused after it had access: an operator is changing the server and will let it in
+    again.
 
-    Taken for a refusal, it would be blamed on the run whose commit met it.
+    If this counted as a rejected request, the run whose commit met it would be blamed.
     """
     return error if isinstance(error, StoreUnavailableError) else unavailable(where, error.why or error.title)
 
 
 def open_connection(address: Address, conninfo: str | None = None) -> psycopg.Connection[Any]:
-    """A plain connection of the driver's, in autocommit; by another way than the usual one if that is given."""
+    """A plain driver connection in autocommit; `conninfo` replaces the address's own."""
     try:
-        # No statement is kept in the session: behind a pooler the next one may be another.
+        # No prepared statements: behind a pooler, the next statement may run in another session.
         return psycopg.Connection.connect(conninfo or address.conninfo, autocommit=True, prepare_threshold=None)
     except (psycopg.Error, OSError) as error:
         raise refused(error, address.where) from error
 
 
 def is_pooled(driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], backend_pid: int) -> bool:
-    """Whether somebody stands between us and the server: a pooler gives another process number than the server does."""
+    """Whether there is a pooler in front of the server: its process number differs from the server's."""
     return backend_pid != driver.pgconn.backend_pid
 
 
-def _introduction(address: Address, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
-    """Ask who answers and how it keeps transactions apart by itself; and set the session, in the same round trip.
+def _setup_query(address: Address, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
+    """Ask for the process number and default isolation of the server, and configure the session, in one round trip.
 
-    Behind a pooler nothing is set: it would be for whoever has the session next.
+    Behind a pooler nothing is configured: it would affect the next user of the session.
     """
     isolation = {} if address.isolation is None else {"default_transaction_isolation": address.isolation}
     settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in (_SETTINGS | isolation).items())
@@ -129,9 +132,9 @@ def _introduction(address: Address, driver: psycopg.Connection[Any] | psycopg.As
 
 
 def _connection(
-    driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, introduced: Any
+    driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], address: Address, answer: Any
 ) -> Connection:
-    backend_pid, isolation, _ = introduced
+    backend_pid, isolation, _ = answer
     connection = Connection(driver, address.schema, address.where)
     connection.prepares = not is_pooled(driver, backend_pid)
     if not connection.prepares and address.isolation not in (None, isolation):
@@ -144,8 +147,8 @@ def _connection(
 def _not_isolated(address: Address, isolation: str) -> InvalidOptionError:
     assert address.isolation is not None
     return InvalidOptionError(
-        f"isolation={address.isolation.replace(' ', '-')} cannot be had through the pooler at {address.where}",
+        f"isolation={address.isolation.replace(' ', '-')} is not possible through the pooler at {address.where}",
         where="url",
-        why=f"a pooler gives sessions to others, so none is set to anything; the server's own default is {isolation}",
+        why=f"a pooler shares sessions, so stepwell does not configure them; the server's default is {isolation}",
         fix=f"alter role … set default_transaction_isolation = '{address.isolation}', or leave out isolation=",
     )

@@ -40,10 +40,10 @@ from stepwell.stores.postgres.wakeups import PostgresWakeups
 
 
 class PostgresStore:
-    """A handle on a database, as one process has it; any number of processes on any number of machines may have one.
+    """A handle on a database in one process. Any number of processes on any number of machines may use the database.
 
-    The time is the server's. Without `may_create` nothing is created or migrated: what is missing is an error. With a
-    `told` clock that is the time instead, and with a `pool` of your own calls go through it: both are for tests.
+    The time is the server's. Without `may_create` nothing is created or migrated: missing tables are an error. For
+    tests, a `test_clock` clock replaces the server's time, and a given `pool` makes the calls.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class PostgresStore:
         url: str,
         *,
         may_create: bool = True,
-        told: Clock | None = None,
+        test_clock: Clock | None = None,
         pool: Pool | None = None,
     ) -> None:
         self.address = parse_address(url)
         self._may_create = may_create
         self._database = PostgresDatabase(
-            pool or ConnectionPool(self.address, environment), environment, self.address.where, told
+            pool or ConnectionPool(self.address, environment), environment, self.address.where, test_clock
         )
         self.capabilities = Capabilities("postgres", survives_restart=True, is_shared=True, has_transactions=True)
         self.wakeups = PostgresWakeups(self._database, self.address, environment)
@@ -75,7 +75,7 @@ class PostgresStore:
         self.blobs = PostgresBlobs(self._database)
 
     def now(self) -> Instant:
-        """The server's clock, as far as this process knows it; never going back."""
+        """The server's clock, as far as this process knows it. It never goes back."""
         return self._database.now()
 
     def declare_encrypted(self) -> None:
@@ -85,13 +85,13 @@ class PostgresStore:
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""
         self.transactions.identity = await self._database.open(self._prepare)
-        self._database.pool.listeners.append(self.wakeups.tell_own)
+        self._database.pool.listeners.append(self.wakeups.notify_own)
         self.wakeups.open()
 
     async def close(self) -> None:
-        """Let go of all connections."""
-        if self.wakeups.tell_own in self._database.pool.listeners:
-            self._database.pool.listeners.remove(self.wakeups.tell_own)
+        """Close all connections."""
+        if self.wakeups.notify_own in self._database.pool.listeners:
+            self._database.pool.listeners.remove(self.wakeups.notify_own)
         try:
             await self.wakeups.close()
         finally:
@@ -273,7 +273,7 @@ class PostgresLedger:
     def __init__(self, database: PostgresDatabase) -> None:
         self._write = database.write
         self._read = database.read
-        # Lines of one process follow each other here, and not on connections that others wait for.
+        # One at a time: the lines of one process queue here, not on connections that other calls need.
         self._turn = asyncio.Lock()
 
     async def reserve(self, reservation: Reservation) -> Reserved:
@@ -294,14 +294,14 @@ class PostgresLedger:
 
 
 class PostgresWorkers:
-    """`WorkerStore` on PostgreSQL. A lease is renewed on a connection of its own: it never waits behind other calls."""
+    """`WorkerStore` on PostgreSQL. Leases are renewed on a separate connection, so they never wait for other calls."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._write = database.write
         self._pool = database.pool
 
     async def register(self, worker: NewWorker) -> Worker:
-        self._pool.keep_lease(worker.lease / SECOND)
+        self._pool.set_lease(worker.lease / SECOND)
         return await self._write(calls.REGISTER, worker)
 
     async def renew(self, incarnation: Incarnation, lease: int) -> Renewed:

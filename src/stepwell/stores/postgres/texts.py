@@ -1,4 +1,4 @@
-"""The migrations and functions, read once; both are templates over the names of their schemas."""
+"""The migrations and functions, read once. Both are templates in which the names of the schemas are inserted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 MIGRATIONS = load_migrations(FOLDER / "migrations")
 SQL = load_statements(FOLDER / "statements")
 
-# In the order in which they need each other when they are created: types first, and what is inlined before its users.
+# In the order of creation: types first, and inlined functions before their users.
 _ORDER: Final = (
     "shared",
     "histories",
@@ -36,19 +36,19 @@ _ORDER: Final = (
     "listings",
     "blobs",
     "ledger",
-    "parcels",
+    "packed_items",
     "transfers",
 )
 FUNCTIONS: Final = resolve(
     "\n".join((FOLDER / "functions" / f"{name}.sql").read_text(encoding="utf-8") for name in _ORDER)
 )
-# Every release has its functions in a schema of its own, named by what they are: workers of two releases share the
-# tables, and none changes the functions under the other.
+# The functions of a release are in a schema of their own, named by their digest. So workers of two releases can share
+# the tables, and neither changes the functions of the other.
 DIGEST: Final = hashlib.sha256(FUNCTIONS.encode()).hexdigest()[:10]
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """A name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -58,5 +58,5 @@ def functions_schema(schema: str) -> str:
 
 
 def render(text: str, schema: str) -> str:
-    """A template with the names of the schemas in it."""
+    """A template with the names of the schemas inserted."""
     return text.replace("{t}", quoted(schema)).replace("{f}", quoted(functions_schema(schema)))

@@ -1,4 +1,4 @@
-"""Work of an author's inside our transaction, and starts inside an author's."""
+"""An author's work inside our transaction, and starts inside an author's transaction."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from stepwell.errors import InvalidOptionError, StoreUnavailableError, Transacti
 from stepwell.model.commits import Commit, Verdict
 from stepwell.model.runs import Created, NewRun
 from stepwell.model.transactions import Transaction
-from stepwell.stores.base.transactions import Performed, Work
+from stepwell.stores.base.transactions import Performed, Work, no_open_transaction, not_a_connection
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.calls import Call, Hints
 from stepwell.stores.postgres.connections import Connection
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.faults import ConflictError, translate, unavailable
-from stepwell.stores.postgres.sessions import connect_again
+from stepwell.stores.postgres.sessions import reconnect_now
 from stepwell.stores.postgres.texts import quoted, render
 from stepwell.stores.postgres.urls import Address
 
 T = TypeVar("T")
 _CONFLICTS_MAX = 20
-# A process that is stopped, or whose machine is gone, keeps its run from everybody for no longer than this.
+# A process that is suspended, or whose machine is gone, blocks its run for no longer than this.
 _IDLE_SECONDS = 30.0
 _LAST_SECONDS = 1.0  # for an answer, once the store is closed
 
 
 class PostgresTransactions:
-    """`TransactionStore` on PostgreSQL. The work runs beside the event loop, on a connection that nobody else has."""
+    """`TransactionStore` on PostgreSQL. The work runs in a thread, on a connection of its own."""
 
     def __init__(self, database: PostgresDatabase, address: Address) -> None:
         self._database = database
@@ -42,25 +42,25 @@ class PostgresTransactions:
         self.identity = 0
 
     async def perform(self, commit: Commit, work: Work, *, is_blocking: bool) -> Performed:
-        performed, hints = await self._database.pool.beside(
-            lambda: self._again(lambda connection: self._perform(connection, commit, work))
+        performed, hints = await self._database.pool.run_blocking(
+            lambda: self._retrying(lambda connection: self._perform(connection, commit, work))
         )
-        self._database.tell_all(hints)
+        self._database.notify_all(hints)
         return performed
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
         def once(connection: Connection) -> T:
             self._begin(connection, "begin")
             self._call(connection, calls.BEGIN_WORK)
-            result = self._let_write(connection, work)
+            result = self._run_work(connection, work)
             _commit(connection, self._address.where)
             return result
 
-        return await self._database.pool.beside(lambda: self._again(once))
+        return await self._database.pool.run_blocking(lambda: self._retrying(once))
 
-    async def carry_out(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> T:
-        """A transition of the whole store, beside the event loop. Whatever isolation the store has, each statement of
-        this one sees all that was committed before it.
+    async def run_transition(self, call: Call[tuple[Instant, T, Hints]], *arguments: Any) -> T:
+        """Run a transition of the whole store in a thread. Whatever the store's isolation level is, each statement of
+        this transition sees everything that was committed before it.
         """
 
         def once(connection: Connection) -> tuple[T, Hints]:
@@ -69,27 +69,27 @@ class PostgresTransactions:
             _commit(connection, self._address.where)
             return answer
 
-        result, hints = await self._database.pool.beside(lambda: self._again(once))
-        self._database.tell_all(hints)
+        result, hints = await self._database.pool.run_blocking(lambda: self._retrying(once))
+        self._database.notify_all(hints)
         return result
 
     def close(self) -> None:
-        """Close all connections: idle ones now, busy ones when they come back. No thread waits for a server for long:
-        it would keep the process alive.
+        """Close all connections: idle ones now, busy ones when they are given back. No thread waits long for a server,
+        because that would keep the process alive.
         """
         self._is_closed = True
         for connection in tuple(self._busy):
             connection.answer_timeout.shorten(_LAST_SECONDS)
-        self._let_go()
+        self._close_idle()
 
-    def _let_go(self) -> None:
+    def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().finish()
 
-    def _again(self, once: Callable[[Connection], T]) -> T:
-        """Do it in a transaction, anew if another one was in the way."""
+    def _retrying(self, once: Callable[[Connection], T]) -> T:
+        """Run it in a transaction; repeat it if another transaction conflicts."""
         clock = self._database.environment.clock
-        until = clock.monotonic() + self._database.pool.patience
+        until = clock.monotonic() + self._database.pool.timeout_seconds
         for _ in range(_CONFLICTS_MAX):
             connection = self._take()
             self._busy.add(connection)
@@ -103,7 +103,7 @@ class PostgresTransactions:
             finally:
                 self._busy.discard(connection)
                 self._give(connection)
-        raise unavailable(self._address.where, "again and again another transaction was in the way")
+        raise unavailable(self._address.where, "other transactions conflicted again and again")
 
     def _perform(self, connection: Connection, commit: Commit, work: Work) -> tuple[Performed, Hints]:
         idle = f"set local idle_in_transaction_session_timeout = {int(_IDLE_SECONDS * 1_000)}"
@@ -114,13 +114,13 @@ class PostgresTransactions:
             return Performed(refused), ()
         now = self._database.now()
         try:
-            full = self._let_write(connection, lambda author: work(author, now))
+            full = self._run_work(connection, lambda author: work(author, now))
         except (ConflictError, TransactionError, StoreUnavailableError):
             raise
         except Exception as error:  # noqa: BLE001  whatever the work raises is its outcome
             connection.execute_now("rollback")
             return Performed(error=error), ()
-        _hear_out(connection, self._address.where)
+        _check_messages(connection, self._address.where)
         (_, _, [applied]), hints = self._call(connection, calls.APPLY, None, None, [calls.commit_out(full)], None, None)
         if applied.verdict is not Verdict.APPLIED:
             connection.execute_now("rollback")
@@ -128,8 +128,8 @@ class PostgresTransactions:
         _commit(connection, self._address.where)
         return Performed(applied, full), hints
 
-    def _let_write(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
-        # Here and not above: its errors are sqlite3's too, which whoever only looks need not import.
+    def _run_work(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
+        # Imported here: the module imports sqlite3, which read-only callers do not need.
         from stepwell.stores.postgres.author_transactions import AuthorTransaction
 
         author = AuthorTransaction(connection.driver, self._address.schema, self._address.where)
@@ -144,45 +144,45 @@ class PostgresTransactions:
         return self._database.note(call.decode(connection.call_now(call, values)))
 
     def _begin(self, connection: Connection, how: str) -> None:
-        """Begin a transaction. A connection that proves useless is left for another one: nothing has been done yet."""
+        """Begin a transaction. If the connection fails, another one is used: nothing has been done yet."""
         try:
-            connection.execute_now(how, patience=self._database.pool.patience_urgent)
+            connection.execute_now(how, timeout_seconds=self._database.pool.urgent_timeout_seconds)
         except StoreUnavailableError as error:
             connection.is_broken = True
             if connection.is_late:
-                self._let_go()  # those at rest may be dead, too
+                self._close_idle()  # the idle connections may be dead, too
             raise ConflictError(error.title) from error
 
     def _take(self) -> Connection:
-        patience = self._database.pool.patience
+        timeout_seconds = self._database.pool.timeout_seconds
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable and connection.is_silent():
-                connection.answer_timeout.set(patience)
+                connection.answer_timeout.set(timeout_seconds)
                 return connection
             connection.finish()
-        return connect_again(self._address, patience)
+        return reconnect_now(self._address, timeout_seconds)
 
     def _give(self, connection: Connection) -> None:
         if connection.driver.pgconn.transaction_status != pq.TransactionStatus.IDLE and connection.is_usable:
             try:
                 connection.execute_now("rollback")
-            except Exception:  # noqa: BLE001  then it is of no use
+            except Exception:  # noqa: BLE001  then the connection is unusable
                 connection.is_broken = True
         if connection.is_usable:
             self._idle.append(connection)
         else:
             connection.finish()
-        if self._is_closed:  # looked at behind it: this is another thread than the one that closes
-            self._let_go()
+        if self._is_closed:  # checked last: another thread may close the store
+            self._close_idle()
 
     def enqueue(self, connection: Any, runs: Sequence[NewRun]) -> list[Created]:
         pgconn, call = _open_transaction(connection), calls.CREATE
         kind = "encrypted" if self._database.encrypts else ""
         try:
             self._check_identity(pgconn)
-            # What an earlier call in this transaction has said still stands.
-            statement = render(call.saying(kind), self._address.schema)
+            # Set explicitly: an earlier call in the same transaction may have set another kind.
+            statement = render(call.with_value_kind(kind), self._address.schema)
             result = _fine(pgconn.exec_params(statement.encode(), self._database.values(call, (list(runs), None))))
         except psycopg.Error as error:
             problem = translate(error, self._address.where)
@@ -192,11 +192,11 @@ class PostgresTransactions:
         answer = result.get_value(0, 0)
         assert answer is not None
         created, _ = self._database.note(call.decode(answer))
-        assert isinstance(created, list)  # nobody has claimed them
+        assert isinstance(created, list)  # without a claimant nothing is claimed
         return created
 
     def _check_identity(self, pgconn: pq.abc.PGconn) -> None:
-        """Raise unless it is this very database: its tables have a number of their own."""
+        """Raise unless the connection is to this database: its tables contain its unique number."""
         meta = f"{quoted(self._address.schema)}.meta"
         found = _fine(pgconn.exec_params(b"select to_regclass($1::text) is not null", [meta.encode()]))
         if found.get_value(0, 0) == b"t":
@@ -207,7 +207,7 @@ class PostgresTransactions:
             f"transaction is of another database than {self._address.where}",
             where="transaction",
             why="rows of two databases cannot be committed together",
-            fix="connect to the database that the engine was opened with",
+            fix="connect to the database that the engine uses",
         )
 
 
@@ -217,8 +217,8 @@ def _fine(result: pq.abc.PGresult) -> pq.abc.PGresult:
     return result
 
 
-def _hear_out(connection: Connection, where: str) -> None:
-    """Raise what the server said while nobody asked it anything: why it ended the session, for one."""
+def _check_messages(connection: Connection, where: str) -> None:
+    """Raise what the server sent without a request: for example, why it ended the session."""
     if connection.is_silent():
         return
     driver: Any = connection.driver
@@ -229,13 +229,13 @@ def _hear_out(connection: Connection, where: str) -> None:
 
 
 def _commit(connection: Connection, where: str) -> None:
-    """Commit, and make sure that this was what happened: a transaction that failed before is rolled back instead."""
+    """Commit, and check that the transaction is intact: PostgreSQL would roll back a failed one instead."""
     if connection.driver.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
         raise TransactionError(
             "a transactional step ended its transaction",
             where=where,
-            why="a statement in it failed and was swallowed: PostgreSQL refuses everything after that",
-            fix="let the error of a statement leave the body, or use a savepoint around it",
+            why="a statement in it failed and its error was caught: PostgreSQL rejects everything after that",
+            fix="let the error leave the body, or put a savepoint around the statement",
         )
     connection.execute_now("commit")
 
@@ -243,17 +243,7 @@ def _commit(connection: Connection, where: str) -> None:
 def _open_transaction(connection: Any) -> pq.abc.PGconn:
     """Raise `InvalidOptionError` unless it is a connection of psycopg with an open transaction."""
     if not isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
-        raise InvalidOptionError(
-            f"transaction is a {type(connection).__name__}",
-            where="transaction",
-            why="only a connection of psycopg is known here",
-            fix="hand over the driver's own connection, not a session or an engine around it",
-        )
+        raise not_a_connection(connection, "psycopg")
     if connection.pgconn.transaction_status != pq.TransactionStatus.INTRANS:
-        raise InvalidOptionError(
-            "the connection has no open transaction",
-            where="transaction",
-            why="the run is to be committed with the caller's own rows, and there is nothing to commit",
-            fix="begin one first (`with connection.transaction():`), or leave out transaction=",
-        )
+        raise no_open_transaction("begin one first (`with connection.transaction():`), or leave out transaction=")
     return connection.pgconn

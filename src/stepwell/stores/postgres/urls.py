@@ -1,4 +1,4 @@
-"""What the URL of a database says: where the server is, and how stepwell uses it."""
+"""Parses the URL of a database: where the server is, and how stepwell uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Isolation = Literal["read committed", "serializable"]
 
 _ISOLATIONS: dict[str, Isolation] = {"read-committed": "read committed", "serializable": "serializable"}
 _CONNECTIONS_MAX = 100
-# A peer that is gone without a word is noticed within seconds, also by a connection that only listens.
+# A peer that is gone is noticed within seconds, even by a connection that only listens.
 _DEFAULTS = {
     "application_name": "stepwell",
     "connect_timeout": "5",
@@ -29,7 +29,7 @@ _DEFAULTS = {
     "tcp_user_timeout": "10000",
 }
 _OURS = ("schema", "isolation", "connections", "listen")
-# It becomes a part of names and of texts in functions.
+# The schema becomes a part of names and texts in functions.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[^\]]*)?\]|[^:\[\]]*)(?::[0-9]*)?")
 _LISTEN = "listen in the url"
@@ -41,8 +41,8 @@ class Address(NamedTuple):
     """A database, and the schema in it."""
 
     conninfo: str
-    listen_conninfo: str  # where to listen, if that is another way to the same database
-    where: str  # as people may read it: without the password
+    listen_conninfo: str  # where to listen; may be another way to the same database
+    where: str  # for messages: without the password
     schema: str = "stepwell"
     isolation: Isolation | None = None  # None: the database's own default
     connections_max: int = 4
@@ -54,16 +54,16 @@ class Address(NamedTuple):
 def parse_address(url: str) -> Address:
     """Read `postgresql://user@host/database?schema=stepwell&isolation=serializable&connections=4&listen=...`.
 
-    Everything else in the query is libpq's. Several hosts may be named: the one that takes writes is used. `listen`
-    is a URL of the same database that leads past a pooler. Raises `InvalidOptionError`, which quotes nothing that could
-    be a password.
+    All other options in the query are libpq's. If several hosts are named, the server that accepts writes is used.
+    `listen` is a URL of the same database that avoids a pooler. Raises `InvalidOptionError`, which never quotes
+    anything that could be a password.
     """
     parts = _split(url, "url")
     ours: dict[str, str] = {}
     theirs: list[str] = []
     for name, value, pair in _options(parts.query):
         if name in ours or any(other.startswith(f"{name}=") for other in theirs):
-            raise InvalidOptionError(f"{name} is given twice", where="url", fix="say it once")
+            raise InvalidOptionError(f"{name} is given twice", where="url", fix="give it once")
         if name in _OURS:
             ours[name] = value
         else:
@@ -83,24 +83,24 @@ def parse_address(url: str) -> Address:
 
 
 def _split(url: str, where: str) -> Parts:
-    """The parts of a URL, none of which holds what was meant as another one: a password, for example."""
+    """The parts of a URL. Raises if a part may contain characters of another one, such as a password."""
     parts = split_url(url)
     if parts is None or parts.scheme not in ("postgresql", "postgres"):
         raise _unreadable(where, "it does not begin with postgresql://")
     if parts.fragment is not None:
-        raise _unreadable(where, "it has a # in it")
+        raise _unreadable(where, "it contains a #")
     user, _, hosts = parts.authority.rpartition("@")
     if "@" in user or "@" in parts.path:
-        raise _unreadable(where, "it has an @ too many")
+        raise _unreadable(where, "it contains too many @")
     if "[" in user or "]" in user:
-        raise _unreadable(where, "a bracket is not in a host")
+        raise _unreadable(where, "a bracket is outside a host")
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
-        raise _unreadable(where, "a port is not a number, or a host is none")
+        raise _unreadable(where, "a port is not a number, or a host is invalid")
     return parts
 
 
 def _options(query: str) -> Iterator[tuple[str, str, str]]:
-    """Each option: its name, its value, and how it was written. libpq does not read a + as a space, and nor do we."""
+    """Each option: its name, its value, and its original text. A + is not a space, neither for libpq nor here."""
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}.union(_OURS)
     for pair in filter(None, query.split("&")):
         name, mark, value = pair.partition("=")
@@ -110,13 +110,13 @@ def _options(query: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _unknown(name: str, known: list[str]) -> InvalidOptionError:
-    # What does not look like a name may be the rest of a password.
-    shown = f"there is no option {name!r}" if _OPTION.fullmatch(name) else "what is behind the ? is not name=value"
+    # A text that does not look like a name may be the rest of a password, so it is not quoted.
+    shown = f"unknown option {name!r}" if _OPTION.fullmatch(name) else "the text after the ? is not name=value"
     near = nearest(name, known)
     return InvalidOptionError(
         f"the URL of the database cannot be read: {f'{name} has no value' if name in known else shown}",
         where="url",
-        why=f"stepwell knows {', '.join(_OURS)}; the others are libpq's, sslmode for example",
+        why=f"stepwell's options are {', '.join(_OURS)}; the others are libpq's, for example sslmode",
         fix=f"did you mean {' or '.join(near)}?" if near and name not in known else _FORM,
     )
 
@@ -156,7 +156,7 @@ def _conninfo(parts: Parts, query: str, where: str) -> str:
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
     except (psycopg.ProgrammingError, UnicodeEncodeError):
-        # The driver's words quote what it could not read, and that is where passwords are.
+        # The driver's message quotes the part that it could not read, which may be a password.
         raise _unreadable(where, "a part of it cannot be decoded") from None
     if "," in str(given.get("host", "")):
         given.setdefault("target_session_attrs", "read-write")

@@ -1,4 +1,4 @@
-"""Reads for people: each is one function of the database, in one snapshot."""
+"""Reads for people: each is one function of the database and one snapshot."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stepwell.model.signals import Question
 from stepwell.model.workers import Worker
 from stepwell.stores.base.views import (
     Audit,
-    Census,
     Detail,
     HeldSignal,
-    Outlook,
     RunFilter,
     StepProgress,
     Tally,
+    UnfinishedCounts,
     UnreadSignal,
+    UpcomingWork,
 )
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.database import PostgresDatabase
@@ -89,8 +89,8 @@ class PostgresViews:
         counted = await self._read(calls.TALLY_RUNS)
         return sorted(counted)
 
-    async def census(self) -> Census:
-        return await self._read(calls.CENSUS)
+    async def count_unfinished(self) -> UnfinishedCounts:
+        return await self._read(calls.COUNT_UNFINISHED)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._read(calls.NEXT_WAKE, list(definitions))
@@ -98,15 +98,15 @@ class PostgresViews:
     async def has_stranded(self) -> bool:
         return await self._read(calls.HAS_STRANDED)
 
-    async def outlook(self, definitions: Collection[str]) -> Outlook:
-        return await self._read(calls.OUTLOOK, list(definitions))
+    async def upcoming_work(self, definitions: Collection[str]) -> UpcomingWork:
+        return await self._read(calls.UPCOMING_WORK, list(definitions))
 
     async def orphans(self) -> list[RunId]:
         return await self._read(calls.ORPHANS)
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be in the database at all: not half a surrogate pair, and no U+0000."""
+    """Whether the database can hold a text: it may contain neither half a surrogate pair nor U+0000."""
     try:
         return b"\x00" not in text.encode()
     except UnicodeEncodeError:

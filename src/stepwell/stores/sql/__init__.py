@@ -1,1 +1,1 @@
-"""What the SQL stores share: Python bodies, never SQL text."""
+"""What the SQL stores share. It contains no SQL text except the listing filters."""

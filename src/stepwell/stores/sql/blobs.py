@@ -1,4 +1,4 @@
-"""Large payloads that were put and are not durable yet."""
+"""Large payloads that were put but are not durable yet."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
+from stepwell.codec.blobs import DamagedBlobError
+
 _KNOWN_MAX: Final = 10_000
 
 
 class PlannedBlobs:
-    """What was put and is not durable yet; how it becomes durable is each store's own affair."""
+    """Payloads that were put but are not durable yet. Each store has its own way to write them."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()  # durable ones, the latest
+        self._known: OrderedDict[str, None] = OrderedDict()  # the latest durable ones
 
     def put(self, content: bytes) -> str:
-        """Plan a blob; its name."""
+        """Plan to write a blob. Returns its name."""
         name = hashlib.sha256(content).hexdigest()
         if name not in self._known:
             self._contents[name] = content
@@ -33,9 +35,26 @@ class PlannedBlobs:
         return not self._contents
 
     def stored(self, names: list[str]) -> None:
-        """These are durable."""
+        """Note that these blobs are durable."""
         for name in names:
             self._contents.pop(name, None)
             self._known[name] = None
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
+
+
+def digest_of(name: str) -> bytes:
+    """The hash that a blob's name spells. Raises `LookupError` for any other text."""
+    try:
+        return bytes.fromhex(name)
+    except ValueError:
+        raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
+
+
+def checked(name: str, content: bytes | None) -> bytes:
+    """The content that was read for a name. Raises `LookupError` for None, `DamagedBlobError` for wrong content."""
+    if content is None:
+        raise LookupError(f"there is no blob {name}")
+    if hashlib.sha256(content).hexdigest() != name:
+        raise DamagedBlobError(f"blob {name} does not match its name")
+    return content

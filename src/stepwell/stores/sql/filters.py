@@ -1,4 +1,4 @@
-"""The one place that assembles SQL: conditions and orders of listings, from an allow-list. Values are parameters."""
+"""The only module that assembles SQL: conditions and orders of listings, from an allow-list. Values are parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONDITIONS = {
     "parent": "parent = :parent",
     "before": "run_id < :before",
 }
-# They say nothing new, but let a database use an index that leaves the completed runs out, or all that have not ended.
+# These are redundant, but they let a database use an index over the runs that are not completed or have not ended.
 _NOT_COMPLETED = "status <> 'completed'"
 _ENDED = "ended_at is not null"
 _UNOWNED = "owner is null"
@@ -35,7 +35,7 @@ _PLACES = {
     SortKey.ENDED: "coalesce(ended_at, -1)",
     SortKey.TOOK: f"coalesce({_TOOK}, -1)",
 }
-# The text is a blob, which a database may hold that is no JSON at all.
+# The column is a blob, and it may hold bytes that are not JSON.
 _FAILURE = "case when json_valid(cast(failure as text)) then cast(failure as text) end"
 _ERROR = (
     f"lower(coalesce({_FAILURE} ->> '$.code', '') || ' ' || ({_FAILURE} ->> '$.type') || ': ' "
@@ -71,10 +71,10 @@ _TEXTS = {
 }
 
 
-# What is in another table, which is joined only for them.
+# Fields in the payloads table, which is joined only if one of them is used.
 _IN_PAYLOADS = frozenset({Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT})
 
-# So many of the newest runs are looked through in order before all are looked through as they lie.
+# How many of the newest runs are searched in order, before the whole table is searched in its own order.
 _FEW = 5_000
 _AMONG_FEW = (
     f"run_id >= coalesce((select run_id from stepwell_runs {{behind}}order by run_id desc limit 1 offset {_FEW}), '')"
@@ -82,30 +82,30 @@ _AMONG_FEW = (
 
 
 def run_tables(where: RunFilter) -> str:
-    """What must be joined to runs for the conditions of a filter."""
+    """The joins that the conditions of a filter need."""
     needed = any(condition.field in _IN_PAYLOADS for condition in where.conditions)
     return "cross join stepwell_payloads as p on p.run = r.id" if needed else ""
 
 
 def _has_ranges(where: RunFilter) -> bool:
-    """Whether times matter: the indexes by time have the runs that have ended."""
+    """Whether times matter: the indexes by time contain only ended runs."""
     return where.order.by is not SortKey.ID or any(each.field is Field.CREATED for each in where.conditions)
 
 
 class Search(NamedTuple):
-    """One way to look for a page: a condition to be added, the order, and how a definition is spelled."""
+    """One way to search for a page: an additional condition, the order, and how the definition column is spelled."""
 
     more: str
     order: str
-    definition: str = "definition"  # with a sign in front no index is used for it
+    definition: str = "definition"  # a plus sign in front prevents the use of its index
 
 
 def run_searches(where: RunFilter, before: RunId | None) -> list[Search]:
-    """How to look for a page, each way until the page is full.
+    """Ways to search for a page; they are tried in turn until the page is full.
 
-    What no index knows is found at once if many match, by going through the ids from the newest on. If few do, going
-    through the whole table in its own order is several times as fast. So it is with the runs of a workflow in an order
-    by time: many are found in that order, few by their definition.
+    If many runs match a condition without an index, walking the ids from the newest finds a page quickly. If few match,
+    scanning the whole table in its own order is several times as fast. The same holds for the runs of a workflow in an
+    order by time: if there are many, they are found in that order; if there are few, by their definition.
     """
     order = run_order(where.order)
     has_index = where.key is not None or where.parent is not None
@@ -124,7 +124,7 @@ def _names_definitions(where: RunFilter) -> bool:
 
 
 def _first_ended(order: Order, before: RunId | None) -> str:
-    """Among the first that have ended, in an order by time."""
+    """Restrict a search to the first ended runs, in an order by time."""
     place, sign = _PLACES[order.by], ">=" if order.descending else "<="
     behind = "" if before is None else f" and {_behind(order)}"
     return (
@@ -134,9 +134,9 @@ def _first_ended(order: Order, before: RunId | None) -> str:
 
 
 def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, dict[str, Any]]]:
-    """Conditions with their parameters: one for each status, because each is then a range of an index in order.
+    """Conditions with their parameters: one for each status, because each is then an ordered range of an index.
 
-    Where times matter and no status does, the runs that have ended are one range, and those that have not another.
+    Where times matter and no status is given, the ended runs are one range and the others a second one.
     """
     common = {"workflow": where.workflow, "key": where.key, "parent": where.parent, "before": before}
     more, parameters = _more(where, before)
@@ -156,7 +156,7 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
 
 
 def run_order(order: Order) -> str:
-    """What runs are sorted by."""
+    """The `order by` of a listing."""
     way = "desc" if order.descending else "asc"
     return f"run_id {way}" if order.by is SortKey.ID else f"{_PLACES[order.by]} {way}, run_id {way}"
 
@@ -168,7 +168,7 @@ def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, A
     if status is not RunStatus.COMPLETED:
         texts.append(_NOT_COMPLETED)
         if status not in OWNABLE:
-            texts.append(_UNOWNED)  # so the rest of the index is in order
+            texts.append(_UNOWNED)  # so the next columns of the index are in order
     return " and ".join([*texts, *more]) or "true", {**given, **parameters}
 
 
@@ -190,7 +190,7 @@ def _behind(order: Order) -> str:
     if order.by is SortKey.ID:
         return f"run_id {sign} :before"
     place, last = _PLACES[order.by], f"(select {_PLACES[order.by]} from stepwell_runs where run_id = :before)"
-    # The first part says nothing new, but is a range of an index by an expression, which a pair is not.
+    # The first part is redundant, but it is a range of an expression index; the row comparison is not.
     return f"{place} {sign}= {last} and ({place}, run_id) {sign} ({last}, :before)"
 
 
@@ -211,10 +211,10 @@ def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
     if condition.path and condition.values:
         parameters[f"{name}_path"] = "$" + "".join(f'."{part}"' for part in condition.path.split("."))
     text = f"coalesce({' or '.join(tests) or 'false'}, false)"
-    # Without the wrapping an index can be used: a text that is not known meets no condition anyway.
+    # Without `coalesce` an index can be used; null never meets a condition.
     return (f"not {text}" if condition.negated else f"({' or '.join(tests) or 'false'})"), parameters
 
 
 def _glob(pattern: Pattern) -> str:
-    """A pattern as SQLite's GLOB has it: brackets take away what a character means."""
+    """A pattern for SQLite's GLOB. Brackets escape special characters."""
     return "*".join("".join(f"[{letter}]" if letter in "[?*" else letter for letter in piece) for piece in pattern)

@@ -17,7 +17,7 @@ class Migration(NamedTuple):
 
 
 def load_migrations(folder: Path) -> tuple[Migration, ...]:
-    """The migrations of the folder in order. Raises `ValueError` unless they are numbered 1, 2, 3 … without a gap."""
+    """The migrations in a folder, in order. Raises `ValueError` unless they are numbered 1, 2, 3 … without a gap."""
     found = []
     for file in sorted(folder.glob("*.sql")):
         number, _, name = file.stem.partition("_")
@@ -28,13 +28,15 @@ def load_migrations(folder: Path) -> tuple[Migration, ...]:
 
 
 def pending_migrations(migrations: tuple[Migration, ...], version: int, *, where: str) -> tuple[Migration, ...]:
-    """What a database of schema `version` still needs. Raises `SchemaMismatchError` if it is ahead of this stepwell."""
+    """The migrations that a database of schema `version` needs. Raises `SchemaMismatchError` if it is newer than this
+    stepwell.
+    """
     newest = migrations[-1].number
     if version > newest:
         raise SchemaMismatchError(
             f"this database has schema {version}, and this stepwell knows schemas up to {newest}",
             where=where,
-            why="it was made or migrated by a newer stepwell",
+            why="it was created or migrated by a newer stepwell",
             fix="upgrade stepwell, or use another database",
         )
     return migrations[version:]

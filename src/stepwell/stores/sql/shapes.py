@@ -1,4 +1,4 @@
-"""What most commits look like: those that a store may write a shorter way."""
+"""Recognises the common shapes of commits, which a store may write in a shorter way."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SIMPLE_WAITS = frozenset({WaitKind.TIMER, WaitKind.SIGNAL, WaitKind.RETRY})
 
 
 def is_plain(commit: Commit) -> bool:
-    """Whether a commit is nothing but entries in their order, of a run that stays as it is. Nearly every one is."""
+    """Whether a commit has only entries in order and leaves the run's state unchanged. Nearly every commit does."""
     if commit.move is not None or commit.waits is not None or not commit.entries or any(commit[BEHIND_ENTRIES:]):
         return False
     return _is_in_order(commit)
 
 
 def is_finish(commit: Commit) -> bool:
-    """Whether a commit completes its run, and has nothing but entries and a signal that it has read besides."""
+    """Whether a commit completes its run and has otherwise only entries and at most one consumed signal."""
     move = commit.move
     if not isinstance(move, End) or move.status is not RunStatus.COMPLETED or move.failure is not None:
         return False
@@ -27,8 +27,8 @@ def is_finish(commit: Commit) -> bool:
 
 
 def is_park(commit: Commit) -> bool:
-    """Whether a commit lets its run wait for signals and timers, and has nothing but entries and a signal that it has
-    read besides.
+    """Whether a commit makes its run wait for signals and timers and has otherwise only entries and at most one
+    consumed signal.
     """
     if not isinstance(commit.move, Park) or commit.waits is None or not _is_lean(commit):
         return False

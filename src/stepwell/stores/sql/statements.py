@@ -8,7 +8,7 @@ _HEADER = "-- name:"
 
 
 def load_statements(folder: Path) -> dict[str, str]:
-    """Every statement of the folder, as `runs.claim` for `-- name: claim` in `runs.sql`; comments are left out.
+    """Every statement of the folder: `runs.claim` is `-- name: claim` in `runs.sql`. Comments are removed.
 
     Raises `ValueError` for a name that is used twice, a statement without a name, and a name without a statement.
     """
@@ -16,7 +16,7 @@ def load_statements(folder: Path) -> dict[str, str]:
     for file in sorted(folder.glob("*.sql")):
         for name, text in _split(file):
             if name in statements or not text:
-                raise ValueError(f"{file.name}: {name} is {'empty' if not text else 'there twice'}")
+                raise ValueError(f"{file.name}: {name} is {'empty' if not text else 'defined twice'}")
             statements[name] = text
     return statements
 
@@ -29,6 +29,6 @@ def _split(file: Path) -> list[tuple[str, str]]:
             parts.append((f"{file.stem}.{code.removeprefix(_HEADER).strip()}", []))
         elif code and not code.startswith("--"):
             if not parts:
-                raise ValueError(f"{file.name}: a statement stands before the first name")
+                raise ValueError(f"{file.name}: a statement comes before the first name")
             parts[-1][1].append(code)
     return [(name, " ".join(lines).removesuffix(";")) for name, lines in parts]

@@ -1,4 +1,4 @@
-"""Copying a file while it is used, and putting a copy in the place of a database."""
+"""Copies a file while it is in use, and replaces a database by a copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED, Backed
 from stepwell.stores.base.timeline import Timeline
 from stepwell.stores.base.transfers import in_use
 from stepwell.stores.sqlite.connections import identify, open_plain, open_reader
-from stepwell.stores.sqlite.database import SqliteDatabase, read_heed
+from stepwell.stores.sqlite.database import SqliteDatabase, read_state
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, foreign, translated
 from stepwell.stores.sqlite.identity import SIDE_FILES
 from stepwell.stores.sqlite.rows import to_worker
@@ -27,9 +27,9 @@ _OWNER_ONLY = 0o600
 
 
 def back_up(source: Path, target: Path) -> BackedUp:
-    """Copy the database as it is at one moment; workers go on meanwhile. The copy is examined before it gets its name.
+    """Copy the database as of one moment, while workers continue. The copy is verified before it gets its name.
 
-    Raises `AlreadyExistsError` if there is something at the target, and `ForeignFileError` if the copy is damaged.
+    Raises `AlreadyExistsError` if the target exists, and `ForeignFileError` if the copy is damaged.
     """
     _check_free(target)
     reader = _open(source)
@@ -46,16 +46,17 @@ def back_up(source: Path, target: Path) -> BackedUp:
 
 
 def restore(copy: Path, target: Path, environment: Environment, *, is_forced: bool) -> Restored:
-    """Put a copy in the place of a database, and fence it. A database that is there is kept under another name.
+    """Replace a database by a copy, and fence it. An existing database is kept under another name.
 
-    Raises `AlreadyExistsError` if one is there and `is_forced` is not given, `StoreInUseError` if it is used, and
+    Raises `AlreadyExistsError` if a database is there and `is_forced` is not given, `StoreInUseError` if it is in use,
+    and
     `ForeignFileError`, `SchemaMissingError` or `SchemaMismatchError` for a copy that cannot be used.
     """
     if target.exists() and copy.samefile(target):
         raise InvalidOptionError(f"{copy} is the database itself, not a copy of it", where=str(copy))
     there = [file for file in _files_of(target) if file.exists()]
     if there and not is_forced:
-        raise _taken(there[0], "move it away, or add --force: then it is kept under another name")
+        raise _taken(there[0], "move it away, or add --force, which keeps it under another name")
     if target.exists():
         _check_unused(target, environment)
     reader = _open(copy)
@@ -67,7 +68,7 @@ def restore(copy: Path, target: Path, environment: Environment, *, is_forced: bo
             _examine(fresh)
             fenced = fence(fresh, environment)
             if target.exists():
-                _check_unused(target, environment)  # again: copying takes its time
+                _check_unused(target, environment)  # again: copying takes a while
             kept = _move_away(target)
             _publish(fresh, target)
     finally:
@@ -76,9 +77,9 @@ def restore(copy: Path, target: Path, environment: Environment, *, is_forced: bo
 
 
 def fence(path: Path, environment: Environment) -> Fenced:
-    """Raise every epoch and every number that was shown outside, and take their runs from all workers.
+    """Raise every epoch and number that was visible outside, and release the runs of all workers.
 
-    A worker that used the database before it was put back can write nothing more to it.
+    A worker that used the database before it was restored can no longer write to it.
     """
     database = SqliteDatabase(str(path))
     database.open(environment.clock)
@@ -103,7 +104,7 @@ def fence(path: Path, environment: Environment) -> Fenced:
 
 def _open(path: Path) -> apsw.Connection:
     if not path.is_file():
-        raise StoreError(f"there is no database at {path}", where=str(path), fix="name a file that is there")
+        raise StoreError(f"there is no database at {path}", where=str(path), fix="name an existing file")
     with translated(str(path)):
         return open_reader(str(path), busy_seconds=LOCK_SECONDS_MAX)
 
@@ -119,10 +120,10 @@ def _check_version(connection: apsw.Connection, path: Path) -> int:
 
 @contextmanager
 def _new_file(target: Path) -> Iterator[Path]:
-    """A new file beside the target, for its owner's eyes only. This name of it is gone in the end."""
+    """A new file next to the target, readable only by its owner. This name is deleted at the end."""
     fresh = target.with_name(f".{target.name}.part")
     for old in _files_of(fresh):
-        old.unlink(missing_ok=True)  # of an attempt that was killed
+        old.unlink(missing_ok=True)  # left by an attempt that was killed
     os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY))
     try:
         yield fresh
@@ -132,14 +133,14 @@ def _new_file(target: Path) -> Iterator[Path]:
 
 
 def _copy(reader: apsw.Connection, fresh: Path) -> None:
-    """All pages in one step: one snapshot, while others write."""
+    """Copy all pages in one step: one snapshot, while others write."""
     with translated(str(fresh)):
         written = open_plain(str(fresh))
         try:
             with written.backup("main", reader, "main") as copying:
                 while not copying.done:
                     copying.step()
-            # One file without a log beside it, which can be copied as it is.
+            # One file without a log, which can be copied directly.
             written.pragma("journal_mode", "delete")
         finally:
             written.close()
@@ -164,12 +165,12 @@ def _count(connection: apsw.Connection) -> int:
 
 
 def _publish(fresh: Path, target: Path) -> None:
-    """Give the copy its name once it is on disk. Nothing is overwritten."""
+    """Give the copy its name when it is on disk. Nothing is overwritten."""
     _sync(fresh, os.O_RDWR)
     try:
         target.hardlink_to(fresh)
     except FileExistsError:
-        raise _taken(target, "name a file that is not there yet") from None
+        raise _taken(target, "name a new file") from None
     _sync(target.parent, os.O_RDONLY)
 
 
@@ -184,13 +185,15 @@ def _sync(path: Path, how: int) -> None:
 def _check_free(target: Path) -> None:
     for file in _files_of(target):
         if file.exists():
-            raise _taken(file, "name a file that is not there yet")
+            raise _taken(file, "name a new file")
     if not target.parent.is_dir():
-        raise InvalidOptionError(f"there is no folder {target.parent}", where=str(target), fix="make the folder first")
+        raise InvalidOptionError(
+            f"there is no folder {target.parent}", where=str(target), fix="create the folder first"
+        )
 
 
 def _taken(file: Path, fix: str) -> AlreadyExistsError:
-    return AlreadyExistsError(f"{file} is there already", where=str(file), why="nothing is overwritten", fix=fix)
+    return AlreadyExistsError(f"{file} already exists", where=str(file), why="nothing is overwritten", fix=fix)
 
 
 def _check_unused(target: Path, environment: Environment) -> None:
@@ -200,11 +203,11 @@ def _check_unused(target: Path, environment: Environment) -> None:
         try:
             if identify(connection, str(target)):
                 times = Timeline()
-                times.adopt(read_heed(connection)[0], environment.clock)
+                times.adopt(read_state(connection)[0], environment.clock)
                 live = rows_of(connection, "transfers.list_live_workers", now=times.now(environment.clock))
                 if live:
                     raise in_use(map(to_worker, live))
-            # This needs the file for itself alone.
+            # This succeeds only if no other process has the file open.
             with suppress(apsw.BusyError, apsw.LockedError):
                 if connection.pragma("journal_mode", "delete") == "delete":
                     return
@@ -213,13 +216,13 @@ def _check_unused(target: Path, environment: Environment) -> None:
     raise StoreInUseError(
         f"a process has {target} open",
         where=str(target),
-        why="it would go on with the file that is replaced, and what it writes would be lost",
+        why="it would continue with the replaced file, and its writes would be lost",
         fix="stop every process that uses the database first",
     )
 
 
 def _move_away(target: Path) -> str:
-    """Give what is there another name; which one."""
+    """Rename the existing files. Returns the new name."""
     number = 1
     while (kept := target.with_name(f"{target.name}.before-restore-{number}")).exists():
         number += 1

@@ -1,67 +1,57 @@
-"""Large payloads in the database itself: by their hash, in a table of their own."""
+"""Large payloads in the database itself, by hash, in a table of their own."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import apsw
 
 from stepwell.clock import Instant
-from stepwell.codec.blobs import DamagedBlobError
-from stepwell.stores.sql.blobs import PlannedBlobs
+from stepwell.stores.sql.blobs import PlannedBlobs, checked, digest_of
 from stepwell.stores.sqlite.texts import SQL
 
-LARGE: Final = 256 * 1024  # from this size on, writing is not for the loop's thread
+LARGE: Final = 256 * 1024  # payloads of this size are not written on the loop's thread
 
 _STORE, _READ = SQL["blobs.store"], SQL["blobs.read"]
 
 
 class NewBlobs(PlannedBlobs):
-    """What was put and is not durable yet. Every transaction begins with writing it, so a row that refers to a blob is
-    never durable before the blob is.
+    """Payloads that were put but are not durable yet. Every transaction first writes them, so a row that refers to a
+    payload is never durable before the payload.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._written: list[str] = []  # in the transaction that is on its way
+        self._written: list[str] = []  # in the current transaction
 
     @property
     def is_large(self) -> bool:
-        """Whether writing it takes its time."""
+        """Whether writing them takes long."""
         return bool(self._contents) and sum(map(len, tuple(self._contents.values()))) >= LARGE
 
     @property
     def is_written(self) -> bool:
-        """Whether the transaction that is on its way carries any."""
+        """Whether the current transaction contains any."""
         return bool(self._written)
 
     def write(self, connection: apsw.Connection, now: Instant) -> None:
-        """Write what is planned into the begun transaction. The same content is kept once."""
+        """Write the planned payloads in the begun transaction. Equal contents are stored once."""
         for name, content in tuple(self._contents.items()):
             if name not in self._written:
                 connection.execute(_STORE, (bytes.fromhex(name), content, now))
                 self._written.append(name)
 
     def committed(self) -> None:
-        """What was written is durable."""
+        """Note that the written payloads are durable."""
         self.stored(self._written)
         self._written = []
 
     def rolled_back(self) -> None:
-        """What was written is not: the next transaction writes it again."""
+        """Note that they are not: the next transaction writes them again."""
         self._written = []
 
 
 def read_blob(connection: apsw.Connection, name: str) -> bytes:
     """The content of a stored blob; raises what `Blobs.get` does."""
-    try:
-        row = connection.execute(_READ, (bytes.fromhex(name),)).fetchone()
-    except ValueError:
-        raise LookupError(f"{name[:80]!r} is not the name of a blob") from None
-    if row is None:
-        raise LookupError(f"there is no blob {name}")
-    content: bytes = row[0]
-    if hashlib.sha256(content).hexdigest() != name:
-        raise DamagedBlobError(f"blob {name} has another content than its name says")
-    return content
+    row = connection.execute(_READ, (digest_of(name),)).fetchone()
+    return checked(name, None if row is None else row[0])

@@ -1,4 +1,4 @@
-"""Connections: how they are opened, and the schema they find or make."""
+"""Opens connections, and checks or creates the schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.stores.sqlite.files import MEMORY, prepare_file
 from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
 
 Synchronous = Literal["FULL", "NORMAL"]
-SYNCHRONOUS: Synchronous = "FULL"  # unless somebody asks for less: what is committed survives a loss of power
+SYNCHRONOUS: Synchronous = "FULL"  # the default: commits survive a power failure
 
 APPLICATION_ID = 0x53574C31  # "SWL1"
 PAGE_BYTES = 4096
@@ -26,8 +26,8 @@ _COPYING = Lock()  # a connection is for one thread at a time
 
 
 def open_writer(path: str, synchronous: Synchronous, *, is_shared: bool = False) -> apsw.Connection:
-    """The one connection that writes, with the newest schema. Waits while another process migrates. With `is_shared`,
-    the file may hold the tables of an application; they are left alone.
+    """The only connection that writes, with the newest schema. Waits while another process migrates. With `is_shared`,
+    the file may hold the tables of an application; they are not changed.
 
     Raises `StoreNotWritableError`, `ForeignFileError`, `SchemaMismatchError`, or the driver's errors.
     """
@@ -43,7 +43,7 @@ def open_writer(path: str, synchronous: Synchronous, *, is_shared: bool = False)
             _use_wal(connection, path, synchronous)
         if version < MIGRATIONS[-1].number:
             _migrate(connection, path, is_shared=is_shared)
-        # From here on waiting is the runner's business: it must not happen on the event loop's thread.
+        # From here on the runner waits for locks: waiting must not happen on the event loop's thread.
         connection.set_busy_timeout(0)
     except BaseException:
         connection.close()
@@ -52,14 +52,14 @@ def open_writer(path: str, synchronous: Synchronous, *, is_shared: bool = False)
 
 
 def _copy_empty(connection: apsw.Connection) -> None:
-    """Give a database in memory the schema, by copying one that has it: tests open thousands of them."""
+    """Copy the schema into a database in memory: tests open thousands of these, and copying is fast."""
     with _COPYING, connection.backup("main", _empty(), "main") as copying:
         copying.step()
 
 
 @cache
 def _empty() -> apsw.Connection:
-    """A database in memory with the schema, and nothing in it."""
+    """An empty database in memory with the schema."""
     connection = _connect(MEMORY, LOCK_SECONDS_MAX, create=True)
     _migrate(connection, MEMORY)
     return connection
@@ -73,16 +73,16 @@ def open_reader(path: str, *, busy_seconds: float) -> apsw.Connection:
 
 
 def open_plain(path: str, *, busy_seconds: float = LOCK_SECONDS_MAX) -> apsw.Connection:
-    """A connection to a file that is there, with its schema and its journal mode as they are."""
+    """A connection to an existing file; its schema and journal mode are not changed."""
     return _connect(path, busy_seconds)
 
 
 def _connect(path: str, busy_seconds: float, *, create: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     connection = apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS_CACHED)
-    # First of all: even a pragma reads the file, and another process may be creating it.
+    # First: even a pragma reads the file, and another process may be creating it.
     connection.set_busy_timeout(round(busy_seconds * 1000))
-    # Plans must not depend on values: otherwise SQLite prepares every join again whenever a parameter changes.
+    # Plans must not depend on values: otherwise SQLite prepares every join again when a parameter changes.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("cache_size", -_CACHE_KIBIBYTES)
     connection.pragma("mmap_size", _MAPPED_BYTES)
@@ -91,9 +91,9 @@ def _connect(path: str, busy_seconds: float, *, create: bool = False) -> apsw.Co
 
 
 def identify(connection: apsw.Connection, path: str, *, is_shared: bool = False) -> int:
-    """The schema's number; 0 for none yet. Raises `ForeignFileError` and `SchemaMismatchError`; writes nothing.
+    """The schema's number; 0 without a schema. Raises `ForeignFileError` and `SchemaMismatchError`; writes nothing.
 
-    A file that is shared with an application says so itself once it has our tables. Before that, `is_shared` does.
+    A file that is shared with an application records that once it has our tables. Before that, `is_shared` decides.
     """
     found: tuple[int, int, int, int] | None = connection.execute(SQL["meta.identify"]).fetchone()
     assert found is not None
@@ -122,7 +122,7 @@ def _use_wal(connection: apsw.Connection, path: str, synchronous: Synchronous) -
 
 
 def _migrate(connection: apsw.Connection, path: str, *, is_shared: bool = False) -> None:
-    """Bring the schema up to date in one transaction: of several processes one does it and the others find it done."""
+    """Update the schema in one transaction: if several processes try, one migrates and the others find it done."""
     connection.execute(SQL["transactions.begin"])
     try:
         version = identify(connection, path, is_shared=is_shared)

@@ -1,4 +1,4 @@
-"""Examining a SQLite file: the file itself, what it promises, and what is in it."""
+"""Examines a SQLite file: the file itself, its durability, and its contents."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stepwell.stores.base.diagnosis import (
     Remedy,
     failure,
     fine,
+    from_error,
     ids_between,
     judge_audit,
     judge_backlog,
@@ -30,13 +31,12 @@ from stepwell.stores.base.diagnosis import (
     judge_size,
     judge_stranded,
     judge_workers,
-    met,
     warning,
 )
 from stepwell.stores.base.timeline import Timeline
 from stepwell.stores.base.transfers import sealed
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, is_shared_file, open_reader
-from stepwell.stores.sqlite.database import read_heed
+from stepwell.stores.sqlite.database import read_state
 from stepwell.stores.sqlite.faults import translated
 from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
 from stepwell.stores.sqlite.transaction import row_of, rows_of
@@ -49,7 +49,7 @@ _MEBIBYTE = 1_048_576
 _FREE_BYTES_MIN, _FREE_BYTES_FEW = 50 * _MEBIBYTE, 500 * _MEBIBYTE
 _DUE_MAX = 1_000
 _RECENT_MAX = 100_000
-_MENDED = (3, 51, 3)  # two processes that write and checkpoint at one instant lose pages before that
+_FIXED_IN = (3, 51, 3)  # earlier versions lose pages if two processes write and checkpoint at once
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Target:
     @property
     def now(self) -> Instant:
         """The store's clock."""
-        anchor, *_ = read_heed(self.connection)
+        anchor, *_ = read_state(self.connection)
         self.times.adopt(anchor, self.clock)
         return self.times.now(self.clock)
 
@@ -83,7 +83,7 @@ class SqliteDiagnosis:
             yield failure(
                 "file",
                 f"there is no file {self._file}",
-                why="a worker or a first start makes it",
+                why="a worker or the first start creates it",
                 fix="stepwell migrate, or name another file: --db sqlite:///…",
             )
             return
@@ -95,21 +95,21 @@ class SqliteDiagnosis:
         except StepwellError as error:
             yield check_mode(self._file, is_shared=self._is_shared)
             yield check_disk(self._file)
-            yield met("schema", error)
+            yield from_error("schema", error)
             return
         yield check_mode(self._file, is_shared=is_shared)
         yield check_disk(self._file)
         target = Target(self._file, connection, self._clock, is_shared)
         try:
-            yield (schema := _look(check_schema, target))
+            yield (schema := _run_check(check_schema, target))
             if schema.verdict == "ok":
-                for check in _THE_TABLES:
-                    yield _look(check, target)
+                for check in _TABLE_CHECKS:
+                    yield _run_check(check, target)
         finally:
             connection.close()
 
 
-def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
+def _run_check(check: Callable[[Target], Finding], target: Target) -> Finding:
     def once() -> Finding:
         with translated(str(target.file)):
             return check(target)
@@ -121,67 +121,67 @@ def _look(check: Callable[[Target], Finding], target: Target) -> Finding:
 
 
 def check_file(file: Path) -> Finding:
-    """How large it is."""
+    """How large the file is."""
     log = file.with_name(f"{file.name}-wal")
     size = file.stat().st_size + (log.stat().st_size if log.exists() else 0)
     return fine("file", f"{file}, {size / _MEBIBYTE:.1f} MiB")
 
 
 def check_mode(file: Path, *, is_shared: bool) -> Finding:
-    """Whether it is its owner's alone. Of a file that is shared, the application decides."""
+    """Whether only the owner can read the file. The application decides about a shared file."""
     mode = file.stat().st_mode & 0o777
     if is_shared:
         return fine("mode", f"{mode:04o}: the file is shared with an application, which decides who may read it")
     if not mode & _OTHERS:
-        return fine("mode", f"{mode:04o}: nobody but its owner may read it")
+        return fine("mode", f"{mode:04o}: only its owner may read it")
     return warning(
         "mode",
         f"{mode:04o}: others may {'write' if mode & 0o022 else 'read'} it",
-        why="it holds the input and output of every run, and whoever writes to it decides what workers do",
+        why="it holds the input and output of every run, and a program that can write to it controls the workers",
         fix=f"chmod 600 {file}",
         remedy=Remedy.PROTECT,
     )
 
 
 def check_disk(file: Path) -> Finding:
-    """Whether there is room."""
+    """Whether there is free space."""
     free = shutil.disk_usage(file.parent).free
-    found = f"{free / _MEBIBYTE:.0f} MiB are free"
+    found = f"{free / _MEBIBYTE:.0f} MiB free"
     if free >= _FREE_BYTES_FEW:
         return fine("disk", found)
-    why, fix = "without space nothing can be recorded, so nothing moves", "make space; work goes on by itself"
+    why, fix = "without space nothing can be recorded, so no run continues", "free some space; work continues by itself"
     if free >= _FREE_BYTES_MIN:
         return warning("disk", found, why=why, fix=fix)
     return failure("disk", found, why=why, fix=fix)
 
 
-# --- what is in it ---------------------------------------------------------------------------------------------
+# --- the contents ---------------------------------------------------------------------------------------------
 
 
 def check_schema(target: Target) -> Finding:
-    """Whether the tables are those of this release."""
+    """Whether the tables match this release."""
     found, needed = identify(target.connection, str(target.file), is_shared=target.is_shared), MIGRATIONS[-1].number
     if found == needed:
-        beside = ", beside the tables of an application" if target.is_shared else ""
+        beside = ", together with the tables of an application" if target.is_shared else ""
         return fine("schema", f"version {found}{beside}")
     return failure(
         "schema",
         f"version {found}, and this stepwell needs {needed}" if found else "there are no stepwell tables yet",
-        why="whoever opens it for work migrates it; looking does not",
+        why="workers and engines migrate it when they open it; the doctor does not",
         fix="stepwell migrate",
         remedy=Remedy.MIGRATE if found < needed else None,
     )
 
 
 def check_durability(target: Target) -> Finding:
-    """Whether what is acknowledged survives a loss of power."""
+    """Whether acknowledged commits survive a power failure."""
     mode = target.connection.pragma("journal_mode")
     if mode != "wal":
         return warning(
             "durability",
             f"the journal mode is {mode}",
-            why="stepwell uses the write-ahead log; somebody changed that, and readers and writers wait for each other",
-            fix="stop everything that uses the file; the next worker puts the mode back",
+            why="stepwell uses the write-ahead log; in this mode readers and writers wait for each other",
+            fix="stop everything that uses the file; the next worker restores the mode",
             remedy=Remedy.REOPEN,
         )
     return fine(
@@ -190,39 +190,39 @@ def check_durability(target: Target) -> Finding:
 
 
 def check_library(target: Target) -> Finding:
-    """Whether this SQLite is one that loses nothing."""
+    """Whether this version of SQLite is safe."""
     version = apsw.sqlite_lib_version()
-    if tuple(map(int, version.split("."))) >= _MENDED:
+    if tuple(map(int, version.split("."))) >= _FIXED_IN:
         return fine("library", f"SQLite {version}")
     return failure(
         "library",
         f"SQLite {version}",
-        why="before 3.51.3, two processes that write and checkpoint at one instant can lose what was committed",
+        why="before 3.51.3, two processes that write and checkpoint at once can lose committed data",
         fix='pip install --upgrade "apsw>=3.51.3.0"',
     )
 
 
 def check_integrity(target: Target) -> Finding:
-    """Whether the file is whole."""
+    """Whether the file is undamaged."""
     said = [str(row[0]) for row in rows_of(target.connection, "diagnosis.quick_check")]
     if said == ["ok"]:
-        return fine("integrity", "quick_check finds nothing wrong")
+        return fine("integrity", "quick_check found no errors")
     return failure(
         "integrity",
         "; ".join(said),
         why="the disk, or a program that wrote to the file without SQLite, damaged it",
-        fix="stop everything that uses it, and put it back from a backup",
+        fix="stop everything that uses it, and restore it from a backup",
     )
 
 
 def check_seal(target: Target) -> Finding:
-    """Whether it takes writes: one that was moved does not."""
-    _, seal, _ = read_heed(target.connection)
-    return fine("seal", "it is open for writes") if seal is None else met("seal", sealed(seal))
+    """Whether the database accepts writes; a moved database does not."""
+    _, seal, _ = read_state(target.connection)
+    return fine("seal", "it is open for writes") if seal is None else from_error("seal", sealed(seal))
 
 
 def check_audit(target: Target) -> Finding:
-    """Whether the audit is as it was written."""
+    """Whether the audit is unchanged."""
     connection = target.connection
 
     def look() -> Verified:
@@ -233,7 +233,7 @@ def check_audit(target: Target) -> Finding:
 
 
 def check_workers(target: Target) -> Finding:
-    """Whether anybody works."""
+    """Whether a worker is alive."""
     now = target.now
     rows = rows_of(target.connection, "workers.list")
     alive = [name for _, _, name, _, lease_until, _ in rows if lease_until > now]
@@ -242,13 +242,13 @@ def check_workers(target: Target) -> Finding:
 
 
 def check_stranded(target: Target) -> Finding:
-    """Whether runs wait for an owner that is gone."""
+    """Whether a worker that is gone still owns runs."""
     dead = rows_of(target.connection, "workers.list_dead_owners", now=target.now)
     return judge_stranded(sum(_first(target, "count_owned", owner=owner) for (owner,) in dead))
 
 
 def check_orphans(target: Target) -> Finding:
-    """Whether runs wait for nothing."""
+    """Whether runs have no cause of progress."""
     return judge_orphans([run_id for (run_id,) in rows_of(target.connection, "views.list_orphans")])
 
 
@@ -259,7 +259,7 @@ def check_backlog(target: Target) -> Finding:
 
 
 def check_served(target: Target) -> Finding:
-    """Whether somebody knows what is due."""
+    """Whether live workers serve the due runs."""
     now = target.now
     known = [set(json.loads(row[5])) for row in rows_of(target.connection, "workers.list") if row[4] > now]
     due = {name for (name,) in rows_of(target.connection, "diagnosis.list_due_definitions", now=now)}
@@ -267,13 +267,13 @@ def check_served(target: Target) -> Finding:
 
 
 def check_clock(target: Target) -> Finding:
-    """Whether the time goes on."""
+    """Whether the machine's clock is behind the store's time."""
     ahead = Span(target.now - target.clock.now())
     return judge_clock(ahead, is_slowed=target.times.anchor.divisor > 1)
 
 
 def check_size(target: Target) -> Finding:
-    """How much there is, and how much more there will be."""
+    """How large the database is, and how fast it grows."""
     now = target.now
     since, until = ids_between(Instant(now - DAY), Instant(now + DAY))
     recent = _first(target, "count_recent", since=since, until=until, limit=_RECENT_MAX + 1)
@@ -287,7 +287,7 @@ def _first(target: Target, statement: str, **parameters: Any) -> Any:
     return row[0]
 
 
-_THE_TABLES = (
+_TABLE_CHECKS = (
     check_durability,
     check_library,
     check_integrity,

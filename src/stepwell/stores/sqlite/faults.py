@@ -1,4 +1,4 @@
-"""The driver's errors in our words; none of them leaves this folder as it is."""
+"""Translates the driver's errors; none of them leaves this package untranslated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from stepwell.stores.base.faults import Fate, fate_of_sqlite
+from stepwell.stores.base.faults import FaultClass, classify_sqlite
 
 LOCK_SECONDS_MAX = 60
 
@@ -34,7 +34,7 @@ class translated:  # noqa: N801  reads as a word in `with translated(path):`
 
 
 def translate(error: apsw.Error, path: str) -> StepwellError:
-    """What an error of the driver means for who uses the store."""
+    """The error that a user of the store gets for an error of the driver."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailableError(
@@ -48,17 +48,17 @@ def translate(error: apsw.Error, path: str) -> StepwellError:
                 f"there is no space left to write to {path}",
                 where=path,
                 why="the disk or the file's quota is full; nothing was written",
-                fix="make space; work goes on by itself",
+                fix="free some space; work continues by itself",
             )
         case apsw.NotADBError() | apsw.CorruptError():
             return foreign(path, f"SQLite says: {error}")
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return not_writable(path, str(error))
-        case _ if fate_of_sqlite(code_of(error)) is Fate.FINAL:
+        case _ if classify_sqlite(code_of(error)) is FaultClass.FINAL:
             return StoreRefusedError(
-                f"{path} refuses what it was asked: {error}",
+                f"{path} rejects the request: {error}",
                 where=path,
-                fix="asking again would be refused again: look at what is stored",
+                fix="repeating the request would not help: check what is stored",
             )
         case _:
             return StoreUnavailableError(f"{path} did not answer: {error}", where=path, why="SQLite met an error")
@@ -71,21 +71,21 @@ def code_of(error: apsw.Error) -> str:
 
 
 def foreign(path: str, why: str) -> ForeignFileError:
-    """The file is somebody else's, or damaged."""
+    """The file belongs to another program, or it is damaged."""
     return ForeignFileError(
         f"{path} is not a stepwell database, or is damaged",
         where=path,
         why=why,
-        fix="name another file, or put this one back from a backup; nothing was changed in it. To keep runs beside the "
-        "tables of an application, write sqlite:///app.db?shared=1",
+        fix="name another file, or restore this one from a backup; it was not changed. To keep runs together with "
+        "the tables of an application, write sqlite:///app.db?shared=1",
     )
 
 
 def not_writable(path: str, why: str) -> StoreNotWritableError:
-    """The file or its folder refuses to be written."""
+    """The file or its folder cannot be written."""
     return StoreNotWritableError(
         f"{path} cannot be written",
         where=path,
         why=why,
-        fix="give this user the right to write to the file and to its folder, or name another file",
+        fix="give this user write access to the file and its folder, or name another file",
     )

@@ -1,4 +1,4 @@
-"""The database's file: made for its owner's eyes only."""
+"""Creates the database's file, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FOLDER_OWNER_ONLY = 0o700
 
 
 def prepare_file(path: str) -> None:
-    """Make the file and its folder if they are missing. SQLite gives its side files the mode of the main one.
+    """Create the file and its folder if they are missing. SQLite gives its side files the mode of the main one.
 
-    Raises `StoreNotWritableError` if that is not possible or the file cannot be written.
+    Raises `StoreNotWritableError` if this fails or the file cannot be written.
     """
     file = Path(path)
     try:
         if not file.parent.exists():
             file.parent.mkdir(mode=_FOLDER_OWNER_ONLY, parents=True, exist_ok=True)
-        # One that is there is not opened: closing it again would drop the locks that this process has on it.
+        # An existing file is not opened: closing it again would drop the locks that this process has on it.
         if not file.exists():
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY))
     except FileExistsError:

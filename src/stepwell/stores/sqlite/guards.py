@@ -1,4 +1,4 @@
-"""What an author's SQL may do inside our transaction: everything but end it, and reach into our tables."""
+"""Restricts an author's SQL inside our transaction: it may do anything except end the transaction or use our tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import apsw
 
-from stepwell.errors import TransactionError
 from stepwell.model.transactions import Parameters
+from stepwell.stores.base.transactions import brief, forbidden_sql, used_after_end
 from stepwell.stores.sqlite.faults import translate
 
 _OURS = "stepwell_"
-# Statements of authors are kept apart from our own in the driver's cache: a cached statement is not judged again.
+# The driver's cache keeps authors' statements apart from ours: a cached statement is not checked again.
 _APART = apsw.SQLITE_PREPARE_PERSISTENT
 
 _OF_TABLE = frozenset({apsw.SQLITE_READ, apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
@@ -34,24 +34,24 @@ _PRAGMAS = frozenset(
 
 
 class Guard:
-    """The judge of every statement that a connection prepares; asleep but for the time of an author's work."""
+    """Checks every statement that a connection prepares, while an author's statement runs. Off at other times."""
 
     def __init__(self) -> None:
         self.is_on = False
-        self.refusal = ("", "")  # what was refused last, and what to do
+        self.refusal = ("", "")  # what was rejected last, and what to do
 
     def __call__(self, action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
         """SQLite asks whether a statement may do this."""
         if not self.is_on:
             return apsw.SQLITE_OK
-        refusal = _judge(action, first or "", second or "")
+        refusal = _find_refusal(action, first or "", second or "")
         if refusal is None:
             return apsw.SQLITE_OK
         self.refusal = refusal
         return apsw.SQLITE_DENY
 
 
-def _judge(action: int, first: str, second: str) -> tuple[str, str] | None:
+def _find_refusal(action: int, first: str, second: str) -> tuple[str, str] | None:
     if action == apsw.SQLITE_TRANSACTION:
         fix = "leave it out: return to commit, raise to roll back; use a savepoint for a part"
         return f"ends or begins the transaction itself ({first})", fix
@@ -72,7 +72,7 @@ def _ours(name: str, what: str, fix: str) -> tuple[str, str] | None:
 
 
 class GuardedTransaction:
-    """`Transaction` for an author, over the connection that writes. It is closed when the work is over."""
+    """`Transaction` for an author, on the writing connection. It is closed when the work has ended."""
 
     __slots__ = ("_connection", "_guard", "_is_over")
 
@@ -82,12 +82,12 @@ class GuardedTransaction:
         self._is_over = False
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        with self._judged(sql):
+        with self._guarded(sql):
             rows: list[tuple[Any, ...]] = self._open().execute(sql, parameters or None, prepare_flags=_APART).fetchall()
             return rows
 
     def execute_many(self, sql: str, rows: Iterable[Parameters]) -> None:
-        with self._judged(sql):
+        with self._guarded(sql):
             for _ in self._open().executemany(sql, rows, prepare_flags=_APART):
                 pass
 
@@ -100,25 +100,20 @@ class GuardedTransaction:
         return int(self._open().last_insert_rowid())
 
     def close(self) -> None:
-        """The work is over: whoever kept this gets an error."""
+        """End the use of this object: from now on it raises errors."""
         self._is_over = True
 
     def _open(self) -> apsw.Connection:
         if self._is_over:
-            raise TransactionError(
-                "a transaction was used after its step had ended",
-                where="Transaction",
-                why="it is committed or rolled back when the body returns or raises",
-                fix="do everything inside the body, and return plain values",
-            )
+            raise used_after_end()
         return self._connection
 
-    def _judged(self, sql: str) -> _Judged:
-        return _Judged(self._guard, sql, self._connection.filename)
+    def _guarded(self, sql: str) -> _GuardedStatement:
+        return _GuardedStatement(self._guard, sql, self._connection.filename)
 
 
-class _Judged:
-    """Only a statement of the author's is judged, and his errors are told in words that he knows."""
+class _GuardedStatement:
+    """Switches the guard on for one statement of an author, and translates its errors into the types of `sqlite3`."""
 
     __slots__ = ("_guard", "_path", "_sql")
 
@@ -135,22 +130,12 @@ class _Judged:
         match error:
             case apsw.AuthError():
                 what, fix = self._guard.refusal
-                raise TransactionError(
-                    f"a transactional step {what}",
-                    where=_brief(self._sql),
-                    why="its rows and its record commit together, in a transaction that stepwell begins and ends",
-                    fix=fix,
-                ) from None
+                raise forbidden_sql(self._sql, what, fix) from None
             case apsw.ConstraintError():
                 raise sqlite3.IntegrityError(str(error)) from None
             case apsw.SQLError() | apsw.MismatchError() | apsw.RangeError() | apsw.BindingsError() | apsw.TooBigError():
-                raise sqlite3.OperationalError(f"{error}: {_brief(self._sql)}") from None
+                raise sqlite3.OperationalError(f"{error}: {brief(self._sql)}") from None
             case apsw.Error():
                 raise translate(error, self._path) from error
             case _:
                 pass
-
-
-def _brief(sql: str) -> str:
-    text = " ".join(sql.split())
-    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,4 +1,4 @@
-"""Reading what is recorded of a run, and what reached it."""
+"""Reads the recorded history and the inbox of a run."""
 
 from __future__ import annotations
 
@@ -63,10 +63,11 @@ def read_events(connection: apsw.Connection, run: int) -> tuple[IncomingEvent, .
 
 
 def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
-    """How the children ended that the run's waits name."""
+    """The outcomes of the ended children that the run's waits name."""
     return tuple(map(to_outcome, rows_of(connection, "runs.list_ended_children", run_id=run_id, run=run)))
 
 
 def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:
-    """What reached a run and is not consumed yet."""
+    """What arrived for a run and is not consumed yet."""
+
     return Inbox(read_signals(connection, run), read_outcomes(connection, run, run_id), read_events(connection, run))

@@ -1,4 +1,4 @@
-"""The write-ahead log: how long it may become, and why it is that long early."""
+"""The write-ahead log: how long it may become, and why it gets that length early."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import apsw
 from stepwell.stores.sqlite.connections import PAGE_BYTES
 from stepwell.stores.sqlite.texts import SQL
 
-# The log is written over again and again, because syncing a file that grows costs half as much again. Writing it back
-# takes most of a millisecond, however few pages were changed.
+# The log is overwritten again and again, because syncing a growing file costs half as much again. Writing it back takes
+# most of a millisecond, even if only few pages changed.
 CHECKPOINT_PAGES = 600
-# A log that is longer was written back, and then another process wrote to it before it could start over. It is written
-# back once more while nobody may write, so that the next writer begins at its start.
+# A longer log was written back, but another process wrote to it before it could start over. It is then written back
+# again while no process may write, so that the next writer starts at its beginning.
 RESTART_PAGES = 2 * CHECKPOINT_PAGES
 _WAIT_SECONDS = 0.1  # for other writers, and for readers that still need the log
-# From here on the log must become shorter: it is to stay below 16 MB, which are 4,000 pages.
+# From here on the log must become shorter: it should stay below 16 MB, which is 4,000 pages.
 _LONG_PAGES, _LONG_WAIT_SECONDS = 3_000, 0.5
-_PAUSE_SECONDS = 0.000_5  # others hold their locks for less than that
+_PAUSE_SECONDS = 0.000_5  # other processes hold their locks for less time
 
-LENGTHEN_AFTER_COMMITS = 16  # who writes less would gain less than this takes, which is two milliseconds
+LENGTHEN_AFTER_COMMITS = 16  # lengthening takes two milliseconds; fewer commits would not gain that
 _FRAME_BYTES = PAGE_BYTES + 24
-_PAGES = CHECKPOINT_PAGES + 50  # the commit that reaches the limit goes beyond it
+_PAGES = CHECKPOINT_PAGES + 50  # the commit that reaches the limit exceeds it
 _CACHE_PAGES = 8
 
 
 def restart(connection: apsw.Connection, pages: int) -> None:
-    """Write the whole log back, and let the next writer start it over; unless others need it for too long.
+    """Write the whole log back, so that the next writer starts it over. Gives up if other connections need it for too
+    long.
 
     Raises the driver's errors; nothing is lost then.
     """
@@ -46,8 +47,8 @@ def restart(connection: apsw.Connection, pages: int) -> None:
 
 
 def lengthen(connection: apsw.Connection, path: str) -> None:
-    """Make the log as long as it will be, at once. For that a transaction writes more than its cache can hold, and is
-    undone: the file stays as long as it became.
+    """Extend the log to its full length at once. A transaction writes more than its cache can hold and is rolled back;
+    the file keeps its length.
 
     Raises the driver's errors; nothing has changed then.
     """

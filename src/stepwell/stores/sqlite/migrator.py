@@ -1,4 +1,4 @@
-"""Making a file ready without using it."""
+"""Migrates a file without using it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.stores.sqlite.texts import MIGRATIONS
 
 
 def migrate(path: Path, *, is_plan: bool, is_shared: bool = False) -> Migrated:
-    """Create or migrate a file, which is what opening it does, or only say what that would do."""
+    """Create or migrate a file, as opening it does; with `is_plan`, only report what that would do."""
     before = 0
     with translated(str(path)):
         if path.exists():

@@ -1,4 +1,4 @@
-"""Rows ↔ model, in one place."""
+"""Conversions between rows and the model, in one place."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from stepwell.model.workers import Worker
 from stepwell.stores.base.damage import UNREADABLE, corrupt, salvage
 from stepwell.stores.sqlite.transaction import Row
 
-# Looked up rather than called: an enum's constructor costs several times as much, and histories are long.
+# Dictionaries instead of calls: an enum's constructor costs several times as much, and histories are long.
 _STATUSES = {status.value: status for status in RunStatus}
 _KINDS = {kind.value: kind for kind in EntryKind}
 _ENTRY_STATUSES = {status.value: status for status in EntryStatus}
 _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 
-# Where `to_run` finds what is not stored as the model has it.
+# Positions of the fields that are stored in another form than in the model.
 _STATUS, _PARENT, _PREVIOUS, _TAG_LIST, _HELD, _LOOSE = map(
     Run._fields.index, ("status", "parent", "previous", "tags", "hold", "loose")
 )
-_END = 1 + len(Run._fields)  # the number of the row comes first
+_END = 1 + len(Run._fields)  # the row's number comes first
 
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _TAGS = msgspec.json.Decoder(Tags)
@@ -64,7 +64,7 @@ def decode_hold(stored: str | None) -> Hold | None:
 
 
 def to_run(row: Row) -> Run:
-    """A run from `{Run.* to row}`, whatever else is behind it. Raises `CorruptRecordError`."""
+    """A run from `{Run.* to row}`; further columns are ignored. Raises `CorruptRecordError`."""
     try:
         values = list(row[1:_END])
         values[_STATUS] = _STATUSES[values[_STATUS]]
@@ -82,7 +82,7 @@ def to_run(row: Row) -> Run:
 
 
 def from_run(run: Run) -> dict[str, Any]:
-    """The values of `{:Run.*}`, and those of the run's payloads under the names of their columns."""
+    """The values of `{:Run.*}`, and those of the run's payloads under their column names."""
     parent = run.parent or (None, None, False, False)
     previous = run.previous or (None, None, None)
     return run._asdict() | {
@@ -101,25 +101,25 @@ def from_run(run: Run) -> dict[str, Any]:
 
 
 def to_listed_run(row: Row) -> Run:
-    """The same; of a row that cannot be read, what is sure of it."""
+    """The same, but a row that cannot be read gives its readable fields."""
     try:
         return to_run(row)
     except CorruptRecordError as error:
         return salvage(row[1:], error)
 
 
-def sure_of(row: Row) -> list[Any]:
-    """The values of a row of `views.find_sure`."""
+def readable_values(row: Row) -> list[Any]:
+    """The values of a row of `views.find_readable`."""
     return [_spelled(row[0]), *row[1:3], _spelled(row[3]), *row[4:]]
 
 
 def _spelled(digits: str) -> str:
-    """A text from its bytes; those that are none are spelled."""
+    """A text from its bytes; invalid bytes are escaped."""
     return bytes.fromhex(digits).decode("utf-8", "backslashreplace")
 
 
 def encode_tags(tags: Tags) -> str:
-    """Tags as JSON; without any, the empty text."""
+    """Tags as JSON; empty text for no tags."""
     return msgspec.json.encode(tags).decode() if tags else ""
 
 
@@ -129,7 +129,7 @@ def decode_tags(stored: str) -> Tags:
 
 
 def encode_ranges(ranges: Ranges) -> str:
-    """Ranges as JSON; without any, the empty text."""
+    """Ranges as JSON; empty text for no ranges."""
     return msgspec.json.encode(ranges).decode() if ranges else ""
 
 
@@ -155,7 +155,7 @@ def to_cursor(row: Row) -> Cursor:
 
 
 def to_progress(row: Row) -> Progress:
-    """How far a body has come."""
+    """The progress of a step body."""
     return Progress._make(row)
 
 
@@ -172,7 +172,7 @@ def to_signal(row: Row) -> Signal:
 
 
 def to_question(row: Row) -> Question:
-    """What became of a signal that asked."""
+    """The state of a signal that asked for a reply."""
     run_id, run_status, is_read, number, status, value = row
     reply = None if number is None else Reply(number, ReplyStatus(status), value)
     return Question(run_id, None if run_status is None else _STATUSES[run_status], bool(is_read), reply)
@@ -191,12 +191,12 @@ def to_event(row: Row) -> IncomingEvent:
 
 
 def to_owed(row: Row) -> Owed:
-    """An event that a sink has not had yet."""
+    """An event that a sink has not received yet."""
     return Owed._make(row)
 
 
 def to_outcome(row: Row) -> ChildOutcome:
-    """How a child ended."""
+    """The outcome of a child."""
     location, run_id, status, output, failure = row
     return ChildOutcome(location, run_id, _STATUSES[status], output, failure)
 

@@ -1,4 +1,4 @@
-"""Where operations run: the contract, and the answer without threads."""
+"""Where operations run: the contract, and an implementation without threads."""
 
 from __future__ import annotations
 
@@ -6,74 +6,75 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock
-from stepwell.stores.sqlite.database import Operation, Query, SqliteDatabase, Tell
+from stepwell.stores.sqlite.database import Notify, Operation, Query, SqliteDatabase
 from stepwell.stores.sqlite.faults import translated
 
 T = TypeVar("T")
 
 
 class Runner(Protocol):
-    """Runs writes in transactions and reads in snapshots, and tells hints after the commit."""
+    """Runs writes in transactions and reads in snapshots, and sends hints after the commit."""
 
-    encrypts: bool  # values that are written through here are encrypted
+    encrypts: bool  # values that this runner writes are encrypted
 
     @property
     def database(self) -> SqliteDatabase: ...
 
     @property
-    def is_alone(self) -> bool:
+    def is_exclusive(self) -> bool:
         """Whether no other process can see this database."""
         ...
 
-    async def open(self, clock: Clock, tell: Tell) -> None:
-        """Open the database and be ready for this event loop."""
+    async def open(self, clock: Clock, notify: Notify) -> None:
+        """Open the database for use on this event loop."""
         ...
 
     def write(
         self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False
     ) -> Coroutine[Any, Any, T]:
-        """Run an operation in a transaction. When this returns, what it wrote is durable and hints have been told.
+        """Run an operation in a transaction. When this returns, its writes are durable and its hints have been sent.
 
-        One that is a batch itself need not wait for others to share its transaction. One that may block does not hold
-        up the event loop.
+        `is_batch`: the operation is a batch itself and need not wait for others to share its transaction.
+        `is_blocking`: it may block, so it does not run on the event loop.
         """
         ...
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
-        """Run a query that sees every write that was answered. A large one does not hold up the event loop."""
+        """Run a query that sees every acknowledged write. A large query does not block the event loop."""
         ...
 
-    def look(self, query: Query[T]) -> T:
-        """`read`, for a caller that cannot wait; on its own thread, which is the event loop's."""
+    def read_now(self, query: Query[T]) -> T:
+        """`read` for a caller that cannot await, on the event loop's thread."""
         ...
 
     def has_changed(self) -> bool:
-        """Whether another process has written since this was asked last; false if that cannot be told just now."""
+        """Whether another process has written since the last call; false if that cannot be determined now."""
         ...
 
     async def close(self) -> None:
-        """Finish what was begun and close the database."""
+        """Finish pending work and close the database."""
         ...
 
 
 class InlineRunner:
-    """Runs everything at once in the caller, one transaction per operation: for simulations and `:memory:`.
+    """Runs everything at once in the caller, one transaction per operation; for simulations and `:memory:`.
 
-    Several stores may share one database, each with a runner of its own, as several processes would; hints go to all.
+    Several stores may share one database, each with its own runner, as several processes would. All of them get the
+    hints.
     """
 
-    is_alone = True
+    is_exclusive = True
 
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
         self.encrypts = False
         self._clock: Clock | None = None
-        self._tell: Tell | None = None
+        self._notify: Notify | None = None
 
-    async def open(self, clock: Clock, tell: Tell) -> None:
-        self._clock, self._tell = clock, tell
+    async def open(self, clock: Clock, notify: Notify) -> None:
+        self._clock, self._notify = clock, notify
         self.database.open(clock)
-        self.database.handles.append(tell)
+        self.database.handles.append(notify)
 
     async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         assert self._clock is not None
@@ -81,14 +82,14 @@ class InlineRunner:
         if self.database.needs_checkpoint:
             self.database.checkpoint()
         for hint in hints:
-            for tell in tuple(self.database.handles):
-                tell(hint)
+            for notify in tuple(self.database.handles):
+                notify(hint)
         return result
 
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
-        return self.look(query)
+        return self.read_now(query)
 
-    def look(self, query: Query[T]) -> T:
+    def read_now(self, query: Query[T]) -> T:
         with translated(self.database.path):
             return query(self.database.connection)
 
@@ -96,8 +97,8 @@ class InlineRunner:
         return False
 
     async def close(self) -> None:
-        """Let go of the database; it stays open while another handle uses it, and keeps what is in memory."""
-        if self._tell is not None and self._tell in self.database.handles:
-            self.database.handles.remove(self._tell)
+        """Release the database. It stays open while another handle uses it; a database in memory keeps its contents."""
+        if self._notify is not None and self._notify in self.database.handles:
+            self.database.handles.remove(self._notify)
         if not self.database.handles and not self.database.is_memory:
             self.database.close()

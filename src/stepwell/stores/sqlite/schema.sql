@@ -2,7 +2,7 @@
 
 -- 0001_foundation
 
--- Whatever is one number.
+-- Single numbers.
 create table stepwell_meta (
     name text not null primary key,
     value integer not null
@@ -10,8 +10,8 @@ create table stepwell_meta (
 
 insert into stepwell_meta (name, value) values ('armed', 0), ('receipts', 0), ('encrypted', 0);
 
--- The store's time: an instant that was reached, and what the clock of a boot showed then, in microseconds. `divisor` is 2 while
--- time runs at half speed, because it is far ahead of the wall clock.
+-- The store's time: an instant that was reached, and what the boot clock showed then, in microseconds. `divisor` is 2
+-- while time runs at half speed, because it is far ahead of the wall clock.
 create table stepwell_clock (
     id integer primary key check (id = 1),
     floor integer not null,
@@ -22,7 +22,7 @@ create table stepwell_clock (
 
 insert into stepwell_clock (id, floor, uptime, boot, divisor) values (1, 0, 0, '', 1);
 
--- A row here closes the database: what it holds is being moved, or was (`kind`), to or from another database (`peer`).
+-- A row here closes the database: its contents are being or were moved (`kind`), to or from another database (`peer`).
 create table stepwell_seals (
     id integer primary key check (id = 1),
     transfer_id text not null,
@@ -31,8 +31,8 @@ create table stepwell_seals (
     at integer not null
 ) strict;
 
--- Names of definitions are long and few: runs and their indexes carry a small number instead. Each priority has a number of
--- its own, so that the due runs of one priority are one range of the index by definition and time.
+-- Names of definitions are long and few, so runs and their indexes contain a small number instead. Each priority has a
+-- number of its own, so that the due runs of one priority are one range of the index by definition and time.
 create table stepwell_definitions (
     id integer primary key,
     workflow text not null,
@@ -41,7 +41,7 @@ create table stepwell_definitions (
     unique (workflow, version, priority)
 ) strict;
 
--- Empty as long as nobody uses priorities, which is what every claim asks first.
+-- Empty while no run has a priority, which every claim checks first.
 create index stepwell_definitions_lanes on stepwell_definitions (priority) where priority <> 0;
 
 create table stepwell_workers (
@@ -53,10 +53,10 @@ create table stepwell_workers (
     definitions text not null
 ) strict;
 
--- The hot row: every commit rewrites it, so it is narrow, payloads are apart, and no index has a column that each step changes.
--- `number` is that of the last commit applied in this epoch, `owner` the id of a worker. `hold`: a person paused it; a JSON list
--- of who, why and when. With an owner, it is to be given up. What a status allows is a `case`, because SQLite builds a list of
--- values (`in`) anew for every row that it checks.
+-- The hot row: every commit rewrites it, so it is narrow, payloads are separate, and no index has a column that each
+-- step changes. `number` is that of the last commit applied in this epoch, `owner` the id of a worker. `hold`: a person
+-- paused the run; a JSON list of who, why and when. If the run has an owner, the owner must release it. The check of
+-- the status is a `case`, because SQLite builds a list of values (`in`) anew for every row that it checks.
 create table stepwell_runs (
     id integer primary key,
     run_id text not null unique,
@@ -113,19 +113,19 @@ create table stepwell_runs (
     )
 ) strict;
 
--- A run that was replaced, or has not begun because its start is debounced, does not hold its key.
+-- A run that was replaced, or that is planned by a debounced start, does not hold its key.
 create unique index stepwell_runs_active_key on stepwell_runs (key)
 where key is not null and ended_at is null and replaced_by is null and debounced_until is null;
 create unique index stepwell_runs_debounced on stepwell_runs (key) where debounced_until is not null and ended_at is null;
 create index stepwell_runs_key on stepwell_runs (key) where key is not null;
 create index stepwell_runs_wake on stepwell_runs (definition, wake_at) where wake_at is not null;
 create index stepwell_runs_held on stepwell_runs (owner) where owner is not null and hold is not null;
--- What people look for, and workers: three statuses may have an owner, and of the others the owner is null. Most runs are
--- completed, and those are found without it.
+-- For searches by people, and for workers: three statuses may have an owner; for the others the owner is null. Most
+-- runs are completed; they are found without this index.
 create index stepwell_runs_status on stepwell_runs (status, owner, run_id) where status <> 'completed';
 create index stepwell_runs_parent on stepwell_runs (parent, parent_location) where parent is not null;
 create index stepwell_runs_definition on stepwell_runs (definition, run_id);
--- Orders that people ask for. Each run comes in once, when it ends; the others are few, and are sorted.
+-- For listings by time. A run enters these indexes once, when it ends; other runs are few, and are sorted.
 create index stepwell_runs_created on stepwell_runs (created_at, run_id) where ended_at is not null;
 create index stepwell_runs_started on stepwell_runs (coalesce(started_at, -1), run_id) where ended_at is not null;
 create index stepwell_runs_ended on stepwell_runs (coalesce(ended_at, -1), run_id) where ended_at is not null;
@@ -140,7 +140,7 @@ create table stepwell_payloads (
     tags text not null
 ) strict;
 
--- What clients may read of a run while it runs. `position` is how far its history was.
+-- Values that clients may read while a run is active. `position` is the length of the run's history at that time.
 create table stepwell_published (
     run integer not null,
     name text not null,
@@ -149,7 +149,7 @@ create table stepwell_published (
     primary key (run, name)
 ) without rowid, strict;
 
--- The lines of streams. `part` is the attempt at the step `source` that wrote one.
+-- The lines of streams. `part` is the attempt at the step `source` that wrote the line.
 create table stepwell_chunks (
     run integer not null,
     stream text not null,
@@ -161,7 +161,7 @@ create table stepwell_chunks (
     primary key (run, stream, number)
 ) without rowid, strict;
 
--- Clustered by place: a step costs one insert into one tree, and a loop's old iterations are one range to delete.
+-- Clustered by location: a step costs one insert into one tree, and a loop's old iterations are one range to delete.
 -- The letters are checked by a pattern, because SQLite builds a list of values anew for every insert.
 create table stepwell_entries (
     run integer not null,
@@ -194,7 +194,7 @@ create table stepwell_attempts (
     primary key (run, location, number)
 ) without rowid, strict;
 
--- How far the bodies of long steps have come. Empty but for the steps that say so while they run.
+-- The progress of long steps. It is empty except for steps that report progress while they run.
 create table stepwell_progress (
     run integer not null,
     location blob not null,
@@ -217,7 +217,7 @@ create table stepwell_cursors (
     primary key (run, location)
 ) without rowid, strict;
 
--- Large payloads by the SHA-256 of their content; rows refer to them. With a rowid: large values do badly in an index.
+-- Large payloads, by the SHA-256 of their content; rows refer to them. With a rowid: large values are slow in an index.
 create table stepwell_blobs (
     id integer primary key,
     hash blob not null unique,
@@ -225,8 +225,9 @@ create table stepwell_blobs (
     stored_at integer not null
 ) strict;
 
--- `names` is a JSON list of signal names; the empty list means any. A wait for an event has the name of its topic there, and
--- in `topic` too as long as it is open: `armed` orders open waits, `facets` is what it asks for, `facet` the first of that.
+-- `names` is a JSON list of signal names; the empty list means any. An event wait has the name of its topic there, and
+-- also in `topic` while it is open: `armed` orders open waits, `facets` are its conditions, `facet` is the first
+-- condition.
 create table stepwell_waits (
     run integer not null,
     position integer not null,
@@ -248,8 +249,8 @@ create table stepwell_waits (
 
 create index stepwell_waits_topic on stepwell_waits (topic, facet, armed) where topic is not null;
 
--- An event without a payload is only known, so that publishing it again does nothing. `is_taken`: it is for one run, and a run has
--- it.
+-- An event without a payload is only remembered, so that publishing it again does nothing. `is_taken`: it is for one
+-- run, and a run has it.
 create table stepwell_events (
     number integer primary key,
     event_id text not null unique,
@@ -264,12 +265,12 @@ create table stepwell_events (
     forget_at integer not null
 ) strict;
 
--- With the time in it, so that what a topic keeps is counted from the index alone.
+-- Includes the time, so that the events that a topic keeps are counted from the index alone.
 create index stepwell_events_kept on stepwell_events (topic, number, kept_until) where kept_until is not null and is_taken = 0;
 create index stepwell_events_forget on stepwell_events (topic, forget_at);
 
--- Events that runs got: in a run's inbox until they are read; remembered after that as long as the topic keeps the event.
--- `locations` is a JSON list of the places, in hexadecimal, that wait for it. A number is never given twice.
+-- Events that runs received: in a run's inbox until they are read, then remembered while the topic keeps the event.
+-- `locations` is a JSON list of the locations, in hexadecimal, that wait for it. A number is never assigned twice.
 create table stepwell_receipts (
     number integer primary key,
     run integer not null,
@@ -281,8 +282,9 @@ create table stepwell_receipts (
 
 create index stepwell_receipts_event on stepwell_receipts (event);
 
--- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is still known.
--- `asks`: its sender waits for a reply. `refused`: why the run would not take it; it is kept for people and not read again.
+-- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is
+-- recognised. `asks`: its sender waits for a reply. `refused`: why the run refused it; it is kept for people and not
+-- read again.
 create table stepwell_signals (
     number integer primary key,
     signal_id text not null unique,
@@ -306,7 +308,7 @@ create table stepwell_discards (
     run integer primary key
 ) strict;
 
--- What runs answered to the signals that asked, by the number of the signal.
+-- The replies of runs to signals that asked, by the number of the signal.
 create table stepwell_replies (
     number integer primary key,
     status text not null check (status glob '[df]'),
@@ -314,7 +316,7 @@ create table stepwell_replies (
     at integer not null
 ) strict;
 
--- Workflows that are paused: nobody claims their runs. The empty name stands for all.
+-- Paused workflows: no worker claims their runs. The empty name means all workflows.
 create table stepwell_holds (
     workflow text not null primary key,
     by text not null,
@@ -322,7 +324,7 @@ create table stepwell_holds (
     at integer not null
 ) without rowid, strict;
 
--- What operators did to a run, or to the runs of a workflow (which has no name if it was to all).
+-- Acts of operators on a run, or on the runs of a workflow (an empty name means all workflows).
 create table stepwell_audit (
     id integer primary key,
     run integer,
@@ -333,7 +335,7 @@ create table stepwell_audit (
     before text not null,
     after text not null,
     reason text not null,
-    act text,  -- the id of the request, so that it can be repeated
+    act text,  -- the id of the request, so that repeating it does nothing
     check ((run is null) <> (workflow is null))
 ) strict;
 
@@ -341,7 +343,7 @@ create unique index stepwell_audit_act on stepwell_audit (act) where act is not 
 create index stepwell_audit_run on stepwell_audit (run) where run is not null;
 create index stepwell_audit_workflow on stepwell_audit (id) where workflow is not null;
 
--- What servers did once under a key, for as long as the key is kept.
+-- Results of requests with an idempotency key, while the key is kept.
 create table stepwell_requests (
     scope text not null,
     key text not null,
@@ -353,9 +355,9 @@ create table stepwell_requests (
 
 create index stepwell_requests_kept on stepwell_requests (kept_until);
 
--- Who did what through a server. `chain` is a hash over the line and the `chain` of the line before: no line can be changed or
--- removed without changing all that follow. `stepwell_chain` has the last line apart, so that one which is missing at the end is
--- missed.
+-- Who did what through a server. `chain` is a hash over the line and the `chain` of the previous line: no line can be
+-- changed or removed without changing all following lines. `stepwell_chain` stores the last line separately, so that
+-- missing lines at the end are noticed.
 create table stepwell_acts (
     number integer primary key,
     at integer not null,
@@ -378,9 +380,9 @@ create table stepwell_chain (
 
 insert into stepwell_chain (id, number, chain) values (1, 0, '');
 
--- One row for each event and sink that has not had it. Of a run's rows for one sink only the first is due (`next_at`) or in
--- somebody's hands (`owner`): none can overtake another. A dead letter (`died_at`) stands in nobody's way.
--- Numbers are never used again: who settles late must not meet another event.
+-- One row for each event and sink that has not received it. Of a run's rows for one sink, only the first is due
+-- (`next_at`) or taken by a worker (`owner`), so events keep their order. A dead letter (`died_at`) does not block
+-- others. Numbers are never reused, because a late `settle` must not affect another event.
 create table stepwell_outbox (
     number integer primary key autoincrement,
     run integer not null,
@@ -403,8 +405,8 @@ create index stepwell_outbox_due on stepwell_outbox (sink, next_at) where next_a
 create index stepwell_outbox_owner on stepwell_outbox (owner) where owner is not null;
 create index stepwell_outbox_dead on stepwell_outbox (event_id) where died_at is not null;
 
--- A run with what other tables know of it. SQLite looks up `r.*` whenever the schema has changed, so a new column is in it.
--- Cross joins keep the order: the run first, whatever it is looked up by.
+-- A run with its columns in other tables. SQLite expands `r.*` whenever the schema has changed, so new columns are
+-- included. Cross joins keep the order: the run first, whatever the condition is.
 create view stepwell_run_rows as
 select
     r.*,

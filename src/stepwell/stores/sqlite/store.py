@@ -23,12 +23,12 @@ from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, New
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.transactions import Transaction as AuthorsTransaction
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
-from stepwell.stores.base.encryption import plain_writer
+from stepwell.stores.base.encryption import plaintext_refused
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import Performed, Work
 from stepwell.stores.sqlite.blobs import read_blob
-from stepwell.stores.sqlite.callers import enqueue
+from stepwell.stores.sqlite.caller_transactions import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
@@ -63,9 +63,9 @@ T = TypeVar("T")
 class SqliteStore:
     """A handle on a SQLite file, as one process has it; any number of processes may have one.
 
-    `synchronous="NORMAL"` is faster and loses acknowledged writes when the power fails (never when a process dies).
-    With `is_shared`, the file may hold the tables of an application, which are left alone.
-    With a `runner` of your own, its database is used and `path` is only a name.
+    `synchronous="NORMAL"` is faster and loses acknowledged writes in a power failure (never when a process dies).
+    With `is_shared`, the file may hold the tables of an application, which are not changed.
+    If a `runner` is given, its database is used and `path` is only a name.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SqliteStore:
         self.blobs = SqliteBlobs(runner)
 
     def now(self) -> Instant:
-        """The clock, but never behind an instant that was written to this database or shown by this process."""
+        """The clock's time, but never behind an instant that this database holds or this process has shown."""
         return self._runner.database.now(self._clock)
 
     def declare_encrypted(self) -> None:
@@ -109,11 +109,11 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Open the file, and create or migrate what is missing."""
-        await self._runner.open(self._clock, self.wakeups.tell)
+        await self._runner.open(self._clock, self.wakeups.notify)
         self.wakeups.open()
 
     async def close(self) -> None:
-        """Finish what is being written, and close the file."""
+        """Finish pending writes, and close the file."""
         try:
             await self.wakeups.close()
         finally:
@@ -313,22 +313,23 @@ class SqliteWorkers:
 
 
 class SqliteBlobs:
-    """`Blobs` in the database. A blob is written by the next transaction of this store, before anything else in it."""
+    """`Blobs` in the database. The next transaction of this store writes a blob before anything else."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def put(self, content: bytes) -> str:
-        """See `Blobs.put`; it is durable as soon as any row is that refers to it."""
-        # As far as this process knows: what it does not know yet is refused when it is written.
+        """See `Blobs.put`. A blob is durable as soon as a row that refers to it is."""
+        # An early check with what this process knows; the write itself checks again.
+
         if self._runner.database.is_encrypted and not self._runner.encrypts:
-            raise plain_writer()
+            raise plaintext_refused()
         return self._runner.database.blobs.put(content)
 
     def get(self, name: str) -> bytes:
         """See `Blobs.get`."""
         content = self._runner.database.blobs.find(name)
-        return self._runner.look(lambda c: read_blob(c, name)) if content is None else content
+        return self._runner.read_now(lambda c: read_blob(c, name)) if content is None else content
 
     def __repr__(self) -> str:
         return f"the database {self._runner.database.path!r}"

@@ -1,4 +1,4 @@
-"""One write transaction as a transition sees it: statements, the time, and hints to tell afterwards."""
+"""One write transaction, as a transition uses it: statements, the time, and hints to send afterwards."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from stepwell.stores.sqlite.texts import SQL
 Row = tuple[Any, ...]
 
 
-# The number and the revision that a claim or commit of this process left a run with. It may have changed since:
-# whoever uses it makes sure.
-Left = tuple[int, int]
-_LEFT_MAX = 10_000
+# The row number and the revision of a run after a claim or commit of this process. They may be outdated, so a caller
+# that uses them must verify them.
+KnownRevision = tuple[int, int]
+_KNOWN_MAX = 10_000
 
 
 class Transaction:
-    """What happens in it happens whole or not at all; `now` is one instant throughout."""
+    """Everything in it is written completely or not at all; `now` does not change."""
 
-    __slots__ = ("_definitions", "_hints", "connection", "execute", "left", "now", "write")
+    __slots__ = ("_definitions", "_hints", "connection", "execute", "known_revisions", "now", "write")
 
-    def __init__(self, connection: apsw.Connection, now: Instant, left: dict[RunId, Left]) -> None:
+    def __init__(self, connection: apsw.Connection, now: Instant, known_revisions: dict[RunId, KnownRevision]) -> None:
         self.connection = connection
         self.execute = connection.execute
-        # For statements that give no rows: these can do with one cursor, and making one costs as much as a small write.
+        # For statements without rows: they can share one cursor, and creating one costs as much as a small write.
         self.write = connection.cursor().execute
         self.now = now
-        self.left = left
-        # Numbers given in this transaction only: one that is rolled back takes them with it.
+        self.known_revisions = known_revisions
+        # Only the numbers that this transaction read or assigned: after a rollback they would be wrong.
         self._definitions: dict[tuple[str, int, int], int] = {}
         self._hints: dict[HintKind, dict[RunId, None]] = {}
 
     def run(self, statement: str, **parameters: Any) -> None:
-        """Execute a named statement that gives no rows."""
+        """Execute a named statement that returns no rows."""
         self.write(SQL[statement], parameters)
 
     def find(self, statement: str, **parameters: Any) -> Row | None:
@@ -51,7 +51,7 @@ class Transaction:
         return found
 
     def definition(self, workflow: str, version: int, priority: int) -> int:
-        """The number of a definition at a priority, given now if it is new."""
+        """The number of a definition at a priority; a new definition gets its number now."""
         known = self._definitions.get((workflow, version, priority))
         if known is None:
             row = self.find("definitions.find", workflow=workflow, version=version, priority=priority) or self.find(
@@ -61,29 +61,29 @@ class Transaction:
             known = self._definitions[workflow, version, priority] = int(row[0])
         return known
 
-    def leave(self, run_id: RunId, run: int, revision: int) -> None:
-        """Note how a run is left: its next commit need not look."""
-        if len(self.left) >= _LEFT_MAX:
-            self.left.clear()
-        self.left[run_id] = run, revision
+    def remember(self, run_id: RunId, run: int, revision: int) -> None:
+        """Remember the state of a run, so that its next commit need not read it."""
+        if len(self.known_revisions) >= _KNOWN_MAX:
+            self.known_revisions.clear()
+        self.known_revisions[run_id] = run, revision
 
     def hint(self, kind: HintKind, run_id: RunId) -> None:
-        """Note what to tell after the commit."""
+        """Send this hint after the commit."""
         self._hints.setdefault(kind, {})[run_id] = None
 
     def unhint(self, kind: HintKind, run_id: RunId) -> None:
-        """What was to be told of a run is no news any more."""
+        """Do not send this hint after all."""
         runs = self._hints.get(kind, {})
         runs.pop(run_id, None)
         if not runs:
             self._hints.pop(kind, None)
 
-    def announce(self, kind: HintKind) -> None:
-        """Note what to tell that is about no run in particular."""
+    def hint_all(self, kind: HintKind) -> None:
+        """Send a hint that is about no particular run."""
         self._hints.setdefault(kind, {})
 
     def hints(self) -> list[Hint]:
-        """What to tell."""
+        """The hints to send."""
         return [Hint(kind, tuple(runs)) for kind, runs in self._hints.items()] if self._hints else []
 
 

@@ -1,4 +1,4 @@
-"""Moving everything out of a database, or into one."""
+"""Moving the contents out of a database, or into one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeVar
 import apsw
 
 from stepwell.clock import Instant
-from stepwell.stores.base.parcels import PackedRun, Parcel, fill
+from stepwell.stores.base.packed_items import PackedRun, TransferBatch, next_batch
 from stepwell.stores.base.transfers import Manifest, Seal, SealKind, not_sealed
-from stepwell.stores.sqlite.database import Transfer, read_heed
-from stepwell.stores.sqlite.parcels import Packer, manifest
+from stepwell.stores.sqlite.database import TransferOperation, read_state
+from stepwell.stores.sqlite.packed_items import Packer, manifest
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of
 from stepwell.stores.sqlite.transitions import transfers
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class SqliteTransfers:
-    """`TransferStore` on SQLite. Large writes do not hold up the event loop."""
+    """`TransferStore` on SQLite. Large writes do not block the event loop."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     async def _write(self, transition: Callable[[Transaction], T]) -> T:
-        return await self._runner.write(Transfer(transition), is_blocking=True)
+        return await self._runner.write(TransferOperation(transition), is_blocking=True)
 
     async def find_seal(self) -> Seal | None:
         return await self._runner.read(_find_seal)
@@ -42,14 +42,14 @@ class SqliteTransfers:
         database = self._runner.database
         return await self._write(lambda tx: transfers.seal(tx, database, transfer_id, SealKind.LEAVING, to))
 
-    async def pack(self, after: str = "", *, limit: int) -> Parcel:
-        def query(connection: apsw.Connection) -> Parcel:
+    async def pack(self, after: str = "", *, limit: int) -> TransferBatch:
+        def query(connection: apsw.Connection) -> TransferBatch:
             if _find_seal(connection) is None:
                 raise not_sealed("")
             packer = Packer(connection)
-            parcel = fill(after, limit, packer.shelf)
-            whole = parcel._replace(is_encrypted=read_heed(connection)[2], head=packer.head)
-            return whole._replace(given=packer.given, holds=packer.holds, hold_acts=packer.hold_acts)
+            batch = next_batch(after, limit, packer.list_items)
+            whole = batch._replace(is_encrypted=read_state(connection)[2], head=packer.head)
+            return whole._replace(highest=packer.highest, holds=packer.holds, hold_acts=packer.hold_acts)
 
         return await self._runner.read(lambda c: in_snapshot(c, lambda: query(c)), is_large=True)
 
@@ -65,9 +65,9 @@ class SqliteTransfers:
         database, kind = self._runner.database, SealKind.ARRIVING
         return await self._write(lambda tx: transfers.seal(tx, database, transfer_id, kind, source, since))
 
-    async def unpack(self, transfer_id: str, parcel: Parcel) -> None:
+    async def unpack(self, transfer_id: str, batch: TransferBatch) -> None:
         database = self._runner.database
-        await self._write(lambda tx: transfers.unpack(tx, database, transfer_id, parcel))
+        await self._write(lambda tx: transfers.unpack(tx, database, transfer_id, batch))
 
     async def accept(self, transfer_id: str) -> None:
         database = self._runner.database

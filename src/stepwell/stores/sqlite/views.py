@@ -21,21 +21,21 @@ from stepwell.stores.base.damage import salvage
 from stepwell.stores.base.filters import in_order
 from stepwell.stores.base.views import (
     Audit,
-    Census,
     Detail,
     HeldSignal,
-    Outlook,
     RunFilter,
     StepProgress,
     Tally,
+    UnfinishedCounts,
     UnreadSignal,
+    UpcomingWork,
 )
 from stepwell.stores.sql.filters import run_conditions, run_searches, run_tables
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
     decode_texts,
     encode_texts,
-    sure_of,
+    readable_values,
     to_listed_run,
     to_progress,
     to_question,
@@ -54,7 +54,7 @@ _FEW = 32
 
 
 class SqliteViews:
-    """`ViewStore`: look-ups at once on the loop's thread, whatever may read many rows beside it."""
+    """`ViewStore`: small look-ups run on the loop's thread, queries that may read many rows in another thread."""
 
     def __init__(self, runner: Runner, now: Callable[[], Instant]) -> None:
         self._runner = runner
@@ -142,8 +142,8 @@ class SqliteViews:
         counted = [Tally(name, to_status(status), count, last_at) for name, status, count, last_at in rows]
         return sorted(counted)
 
-    async def census(self) -> Census:
-        return await self._runner.read(partial(_census, now=self._now()), is_large=True)
+    async def count_unfinished(self) -> UnfinishedCounts:
+        return await self._runner.read(partial(_count_unfinished, now=self._now()), is_large=True)
 
     async def next_wake(self, definitions: Collection[str]) -> Instant | None:
         return await self._runner.read(partial(_next_wake, definitions=definitions))
@@ -151,8 +151,8 @@ class SqliteViews:
     async def has_stranded(self) -> bool:
         return await self._runner.read(partial(_has_stranded, now=self._now()))
 
-    async def outlook(self, definitions: Collection[str]) -> Outlook:
-        return await self._runner.read(partial(_outlook, definitions=definitions, now=self._now()))
+    async def upcoming_work(self, definitions: Collection[str]) -> UpcomingWork:
+        return await self._runner.read(partial(_upcoming_work, definitions=definitions, now=self._now()))
 
     async def orphans(self) -> list[RunId]:
         rows = await self._runner.read(lambda c: rows_of(c, "views.list_orphans"), is_large=True)
@@ -160,7 +160,7 @@ class SqliteViews:
 
 
 def in_snapshot(connection: apsw.Connection, query: Callable[[], T]) -> T:
-    """Several statements that see one state; within a transaction they do anyway."""
+    """Run several statements on one state of the database; within a transaction they are anyway."""
     if connection.in_transaction:
         return query()
     connection.execute(SQL["transactions.begin_read"])
@@ -178,7 +178,7 @@ def _find(connection: apsw.Connection, target: str) -> Run | None:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be in the database at all; one with half a surrogate pair cannot even be asked for."""
+    """Whether the database can hold a text. It cannot hold, nor be asked for, half a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -238,14 +238,14 @@ def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | No
 
 
 def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
-    """The runs of these rows; a row that is not even text is asked for by itself."""
+    """The runs with these numbers. If a row contains invalid text, each row is read separately."""
     try:
         return [to_listed_run(row) for row in rows_of(connection, "views.find_many", ids=json.dumps(numbers))]
     except UnicodeDecodeError as error:
         if len(numbers) > 1:
             return [run for number in numbers for run in _listed(connection, [number])]
-        row = row_of(connection, "views.find_sure", id=numbers[0])
-        return [] if row is None else [salvage(sure_of(row), error)]
+        row = row_of(connection, "views.find_readable", id=numbers[0])
+        return [] if row is None else [salvage(readable_values(row), error)]
 
 
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
@@ -261,11 +261,11 @@ def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> in
     return in_snapshot(connection, query)
 
 
-def _census(connection: apsw.Connection, now: Instant) -> Census:
-    def query() -> Census:
+def _count_unfinished(connection: apsw.Connection, now: Instant) -> UnfinishedCounts:
+    def query() -> UnfinishedCounts:
         runs = {to_status(status): count for status, count in rows_of(connection, "views.count_unfinished")}
         [(due, since)] = rows_of(connection, "views.count_due", now=now)
-        return Census(runs, due, since)
+        return UnfinishedCounts(runs, due, since)
 
     return in_snapshot(connection, query)
 
@@ -315,11 +315,11 @@ def _next_wake(connection: apsw.Connection, definitions: Collection[str]) -> Ins
     return earliest
 
 
-def _outlook(connection: apsw.Connection, definitions: Collection[str], now: Instant) -> Outlook:
-    def query() -> Outlook:
-        lapse = row_of(connection, "workers.next_lapse", now=now)
+def _upcoming_work(connection: apsw.Connection, definitions: Collection[str], now: Instant) -> UpcomingWork:
+    def query() -> UpcomingWork:
+        lease_end = row_of(connection, "workers.next_lease_end", now=now)
         wake_at = _next_wake(connection, definitions)
-        return Outlook(wake_at, _has_stranded(connection, now), None if lapse is None else lapse[0])
+        return UpcomingWork(wake_at, _has_stranded(connection, now), None if lease_end is None else lease_end[0])
 
     return in_snapshot(connection, query)
 

@@ -1,4 +1,4 @@
-"""Hints: our own after each commit, and a look at SQLite's change counter for those of other processes."""
+"""Hints: our own after each commit, and those of other processes by polling SQLite's change counter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell.environment import Executor
 from stepwell.errors import StoreError, StoreLostError
-from stepwell.stores.base.wakeups import Hint, HintKind, Hub, Listener
+from stepwell.stores.base.wakeups import Hint, HintHub, HintKind, Listener
 from stepwell.stores.sqlite.runners import Runner
 
 _PAUSE_SECONDS_MIN = 0.002
@@ -16,10 +16,10 @@ _PAUSE_SECONDS_MAX = 0.1
 _GROWTH = 1.25
 
 
-class SqliteWakeups(Hub):
-    """A hub that also hears of other processes, while anybody listens.
+class SqliteWakeups(HintHub):
+    """A hub that also polls for changes by other processes while it has listeners.
 
-    The counter costs microseconds to read. It is read often while others are busy, ten times a second when not.
+    Reading the counter costs microseconds. It is read often while other processes are busy, else ten times a second.
     """
 
     def __init__(self, executor: Executor, runner: Runner) -> None:
@@ -30,18 +30,18 @@ class SqliteWakeups(Hub):
         self._watch: asyncio.Task[Any] | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear every hint from now on; call what is returned to stop."""
+        """Call the listener for every hint from now on. Call the returned function to stop."""
         stop = super().listen(listener)
         self._has_listeners.set()
         return stop
 
     def open(self) -> None:
-        """The store is open: other processes may be watched."""
-        if self._watch is None and not self._runner.is_alone:
+        """Start to poll for other processes' changes; the store is open."""
+        if self._watch is None and not self._runner.is_exclusive:
             self._watch = self._executor.spawn(self._watch_others(), name="stepwell-sqlite-wakeups")
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop polling."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
@@ -54,16 +54,16 @@ class SqliteWakeups(Hub):
             await asyncio.sleep(pause)
             if not self._listeners:
                 self._has_listeners.clear()
-            elif self._look():
+            elif self._has_changed():
                 pause = _PAUSE_SECONDS_MIN
-                self.tell(Hint(HintKind.CHANGED))
+                self.notify(Hint(HintKind.CHANGED))
             else:
                 pause = min(pause * _GROWTH, _PAUSE_SECONDS_MAX)
 
-    def _look(self) -> bool:
+    def _has_changed(self) -> bool:
         try:
             return self._runner.has_changed()
         except StoreLostError:
-            return True  # whoever looks now gets the error
+            return True  # the listeners' next read raises the error
         except StoreError:
-            return False  # the next read or write says what is wrong
+            return False  # the next read or write reports the error

@@ -1,8 +1,8 @@
-"""Group commit: everything that is asked for while one transaction is on its way shares the next.
+"""Group commit: all writes that are requested while one transaction is in progress share the next one.
 
-Operations run on the event loop's thread: they are Python and a few microseconds of SQLite each, and in a thread of
-their own they would fight for the interpreter's lock once per statement. What may block stands beside: waiting for
-another process' lock, checkpoints, large reads, and commits on a disk that is not much quicker than a thread's wake-up.
+Operations run on the event loop's thread: each is Python and a few microseconds of SQLite. In a thread of their own,
+they would compete for the interpreter's lock at every statement. Calls that may block run in other threads: waiting for
+another process's lock, checkpoints, large reads, and commits on a disk that is not much faster than waking a thread.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ import apsw
 from stepwell.clock import Clock
 from stepwell.errors import StepwellError, StoreUnavailableError
 from stepwell.stores.base.wakeups import Hint
-from stepwell.stores.sqlite.database import Disturbed, Operation, Outcome, Query, SqliteDatabase, Tell
+from stepwell.stores.sqlite.database import BatchAborted, Notify, Operation, Outcome, Query, SqliteDatabase
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
+from stepwell.stores.sqlite.file_registry import check_exclusive
 from stepwell.stores.sqlite.log import LENGTHEN_AFTER_COMMITS
-from stepwell.stores.sqlite.presence import check_alone
 
 T = TypeVar("T")
 Pending = tuple[Operation[Any], asyncio.Future[Any]]
 Blocking = set[asyncio.Future[Any]]
 
-# A commit that is expected to be quicker than this is made on the loop's thread: the way to another thread and back
-# costs nearly as much. One that was slower counts for a while, so a disk that stalls is met by the thread.
+# A commit that is expected to be faster than this is made on the loop's thread: handing it to a thread and back costs
+# nearly as much. A slow commit raises the expectation for a while, so on a slow disk the thread commits.
 QUICK_SECONDS = 0.001
 _SMOOTHING = 0.125
-# What a commit takes in the thread also counts waiting for the interpreter, so now and then one is made on the loop's.
+# The time of a commit in the thread includes waiting for the interpreter, so now and then one is made on the loop.
 _PROBE_EVERY = 50
-# A transaction that nobody could share is not kept waiting, but for now and then: timers and sockets are looked at only
-# between two rounds of the loop.
+# A transaction that no other operation could share starts at once. After this many in a row, one waits for the next
+# round of the loop, because timers and sockets are only polled between two rounds.
 _UNSHARED_MAX = 8
-# After so many reads the loop has a turn: who looks again and again whether a run has ended would keep it from ending.
+# After so many reads the loop gets a turn: a caller that polls whether a run has ended could otherwise block its end.
 _READS_MAX = 50
 _READ_BUSY_SECONDS = 1.0
-_LOOK_SECONDS = 0.05
-# How long the thread holds the lock for a loop that is busy; longer each time, so that a slow loop has its turn.
-_PATIENCE_SECONDS_MIN = 0.05
-_PATIENCE_SECONDS_MAX = 2.0
-# And how long it then leaves it to others: SQLite's own waiting looks again after at most a tenth of a second.
+_CHECK_SECONDS = 0.05
+# How long the thread holds the lock for a busy loop; longer each time, so that a slow loop can take it eventually.
+_OFFER_SECONDS_MIN = 0.05
+_OFFER_SECONDS_MAX = 2.0
+# How long the thread then leaves the lock to others: SQLite's own busy handler tries again within 100 ms.
 _GAP_SECONDS = 0.12
 
 
@@ -59,22 +59,22 @@ class CallThread:
         self._thread.start()
 
     def call(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
-        """Run it; `report` is called on the loop's thread."""
+        """Run `work` in the thread; `report` is called on the loop's thread."""
         self._calls.put((work, report))
 
-    def ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run it, and wait for the answer."""
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `work` in the thread, and return a future of its result."""
         answer: asyncio.Future[T] = self._loop.create_future()
         self.call(work, partial(settle, answer))
         return answer
 
     def stop(self) -> None:
-        """End the thread once its calls are done, which they should be: this waits."""
-        self.leave()
+        """End the thread when its calls are done, and wait for that. It blocks, so the calls should be done already."""
+        self.stop_later()
         self._thread.join()
 
-    def leave(self) -> None:
-        """Let the thread end once its calls are done, without waiting for that."""
+    def stop_later(self) -> None:
+        """End the thread when its calls are done, without waiting for that."""
         self._calls.put(None)
 
     def _work(self) -> None:
@@ -86,14 +86,14 @@ class CallThread:
                 outcome = Outcome(error=error)
             try:
                 self._loop.call_soon_threadsafe(report, outcome)
-            except RuntimeError:  # the loop is closed: nobody is left to hear it
+            except RuntimeError:  # the loop is closed: nothing is left to report to
                 if self._calls.empty():
                     return
             del call, work, report, outcome
 
 
 def settle(answer: asyncio.Future[Any], outcome: Outcome) -> None:
-    """Hand an outcome over, unless nobody waits any more."""
+    """Set the outcome of a future, unless its caller no longer waits."""
     if answer.done():
         return
     if outcome.error is not None:
@@ -103,11 +103,11 @@ def settle(answer: asyncio.Future[Any], outcome: Outcome) -> None:
 
 
 def _ignore(_: Outcome) -> None:
-    """Nobody waits for the answer."""
+    """The report of a call whose outcome does not matter."""
 
 
-class _Offer:
-    """A lock that one thread holds out to the other: it is taken, or taken back."""
+class _LockOffer:
+    """A lock that the thread offers to the loop: either the loop accepts it, or the thread withdraws the offer."""
 
     def __init__(self, take: Callable[[], None]) -> None:
         self._take = take
@@ -116,7 +116,7 @@ class _Offer:
         self._accepted = Event()
 
     def accept(self) -> None:
-        """On the loop's thread: go on with the lock, if it is still offered."""
+        """On the loop's thread: continue with the lock, if the offer still stands."""
         with self._decided:
             if self._is_over:
                 return
@@ -125,7 +125,7 @@ class _Offer:
         self._take()
 
     def is_accepted(self, seconds: float) -> bool:
-        """In the thread: whether it was taken within that time; after that it is not on offer any more."""
+        """In the thread: whether the offer was accepted within that time; otherwise it is withdrawn."""
         if self._accepted.wait(seconds):
             return True
         with self._decided:
@@ -134,25 +134,25 @@ class _Offer:
 
 
 class Writer:
-    """The runner of a real process: one transaction at a time, shared by whoever asked meanwhile."""
+    """The runner of a real process: one transaction at a time, which all waiting operations share."""
 
-    is_alone = False
+    is_exclusive = False
 
     def __init__(self, database: SqliteDatabase, *, quick_seconds: float = QUICK_SECONDS) -> None:
         self.database = database
         self.encrypts = False
         self._quick_seconds = quick_seconds
         self._expected_seconds = 0.0
-        self._commits_beside = 0
+        self._thread_commits = 0
         self._reads = 0
-        self._look_at = float("-inf")  # when a read looks at the files' names next
-        self._unshared = 0  # made in a row while nobody else was ready
+        self._check_at = float("-inf")  # when a read next checks the files' names
+        self._unshared = 0  # transactions in a row while no other callback was ready
         self._queue: list[Pending] = []
         self._batch: list[Pending] = []
-        self._alone: list[Pending] = []  # of a disturbed batch: each in a transaction of its own
-        self._blocking: Blocking = set()  # whose operations may block
-        self._is_busy = False  # a transaction is planned or on its way
-        self._is_lent = False  # the thread uses the connection that writes
+        self._singly: list[Pending] = []  # of an aborted batch: each gets a transaction of its own
+        self._blocking: Blocking = set()  # of operations that may block
+        self._is_busy = False  # a transaction is planned or in progress
+        self._is_in_thread = False  # the thread uses the writing connection
         self._is_closing = False
         self._idle: asyncio.Future[None] | None = None
         self._call_thread: CallThread | None = None
@@ -160,19 +160,19 @@ class Writer:
         self._reader: apsw.Connection | None = None
         self._large_reader: apsw.Connection | None = None
 
-    # --- life ------------------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------
 
-    async def open(self, clock: Clock, tell: Tell) -> None:
+    async def open(self, clock: Clock, notify: Notify) -> None:
         if self._call_thread is not None:
             return
-        check_alone(self.database.path)  # here: a connection of sqlite3 answers only in its own thread
-        self._clock, self._tell = clock, tell
+        check_exclusive(self.database.path)  # on this thread: a sqlite3 connection can be asked only in its own thread
+        self._clock, self._notify = clock, notify
         self._loop = asyncio.get_running_loop()
-        # Whoever else is ready in this round of the loop. One that does not tell may always have somebody.
+        # The callbacks that are ready in this round of the loop. A loop that hides its queue counts as always busy.
         self._others_ready = getattr(self._loop, "_ready", (None,))
         self._call_thread = CallThread("stepwell-writer", self._loop)
         try:
-            await self._call_thread.ask(partial(self.database.open, clock))
+            await self._call_thread.run(partial(self.database.open, clock))
             self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
         except BaseException:
             self._call_thread.call(self.database.close, _ignore)
@@ -190,28 +190,28 @@ class Writer:
                 self._idle = self._loop.create_future()
                 await self._idle
             if self._large_reads is not None:
-                await self._large_reads.ask(self._close_large_reader)
+                await self._large_reads.run(self._close_large_reader)
             self._close_reader()
-            await self._call_thread.ask(self.database.close)
+            await self._call_thread.run(self.database.close)
         except asyncio.CancelledError:
-            self._leave(self._call_thread)
+            self._abandon(self._call_thread)
             raise
         if self._large_reads is not None:
             self._large_reads.stop()
         self._call_thread.stop()
         self._call_thread = self._large_reads = None
 
-    def _leave(self, thread: CallThread) -> None:
-        """Nobody waits for the end any more: the threads close what is theirs when they come to it."""
+    def _abandon(self, thread: CallThread) -> None:
+        """Close was cancelled: the threads close their connections when they have finished their calls."""
         self._call_thread = None
-        self._refuse(self._closed())
+        self._fail_pending(self._closed())
         self._close_reader()
         if self._large_reads is not None:
             self._large_reads.call(self._close_large_reader, _ignore)
-            self._large_reads.leave()
+            self._large_reads.stop_later()
             self._large_reads = None
         thread.call(self.database.close, _ignore)
-        thread.leave()
+        thread.stop_later()
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -224,17 +224,17 @@ class Writer:
     async def read(self, query: Query[T], *, is_large: bool = False) -> T:
         if self._reader is None:
             raise self._closed()
-        if self._clock.monotonic() >= self._look_at:  # with every read it would cost too much
-            self._look_at = self._clock.monotonic() + _LOOK_SECONDS
+        if self._clock.monotonic() >= self._check_at:  # checking at every read would cost too much
+            self._check_at = self._clock.monotonic() + _CHECK_SECONDS
             self.database.check_files()
         if not is_large:
             self._reads += 1
             if self._reads % _READS_MAX == 0:
                 await asyncio.sleep(0)
-            return self.look(query)
+            return self.read_now(query)
         if self._large_reads is None:
             self._large_reads = CallThread("stepwell-reader", self._loop)
-        return await self._large_reads.ask(partial(self._read_large, query))
+        return await self._large_reads.run(partial(self._read_large, query))
 
     def _read_large(self, query: Query[T]) -> T:
         if self._large_reader is None:
@@ -248,7 +248,7 @@ class Writer:
             self._large_reader.close()
             self._large_reader = None
 
-    def look(self, query: Query[T]) -> T:
+    def read_now(self, query: Query[T]) -> T:
         if self._reader is None:
             raise self._closed()
         if self.database.lost is not None:
@@ -257,7 +257,7 @@ class Writer:
             return query(self._reader)
 
     def has_changed(self) -> bool:
-        if self._is_lent or self._reader is None:
+        if self._is_in_thread or self._reader is None:
             return False
         with translated(self.database.path):
             return self.database.has_changed(self._clock)
@@ -270,8 +270,8 @@ class Writer:
         if (
             not is_blocking
             and not self._is_busy
-            # Of a batch, whoever could share it has been collected already: a round of the loop would gain nothing.
-            and (is_batch or self._goes_alone())
+            # The operations of a batch were collected already: waiting for a round of the loop would gain nothing.
+            and (is_batch or self._commits_alone())
             and self._is_quick
             and self.database.blobs.is_empty
             and self.database.try_begin()
@@ -284,38 +284,38 @@ class Writer:
         self._queue.append((operation, answer))
         if not self._is_busy:
             self._is_busy = True
-            # Not at once: whoever is ready in this round of the loop shares the transaction.
+            # Not at once: all callbacks that are ready in this round of the loop share the transaction.
             self._loop.call_soon(self._begin)
         return await answer
 
-    def _goes_alone(self) -> bool:
-        """Whether nobody could share a transaction. Whoever writes on and on gives way to others at times."""
+    def _commits_alone(self) -> bool:
+        """Whether no other operation could share the transaction. A caller that writes continuously yields at times."""
         self._unshared = 0 if self._others_ready or self._unshared >= _UNSHARED_MAX else self._unshared + 1
         return self._unshared > 0
 
     @property
     def _is_quick(self) -> bool:
-        """Whether a commit is expected to take no longer than the way to the thread."""
-        return self._expected_seconds < self._quick_seconds or self._commits_beside >= _PROBE_EVERY
+        """Whether a commit is expected to take no longer than handing it to the thread."""
+        return self._expected_seconds < self._quick_seconds or self._thread_commits >= _PROBE_EVERY
 
     def _write_here(self, operation: Operation[T]) -> T:
-        """One operation in the transaction that has begun, from beginning to end on the loop's thread."""
+        """Run one operation in the begun transaction, entirely on the loop's thread."""
         self._is_busy = True
         try:
             result, hints = self.database.finish(operation, self._clock, self._commit_here, encrypts=self.encrypts)
         except Exception:
-            self._go_on()
+            self._continue()
             raise
         except BaseException:
             self._interrupt()
             raise
         try:
-            self._rest()
+            self._after_commit()
         except BaseException:
             self._interrupt()
             raise
         for hint in hints:
-            self._tell(hint)
+            self._notify(hint)
         return result
 
     def _begin(self) -> None:
@@ -325,7 +325,7 @@ class Writer:
             if self.database.try_begin():
                 self._prepare()
             else:
-                self._is_lent = True
+                self._is_in_thread = True
                 self._call_thread.call(self._wait_for_lock, self._waited)
         except StepwellError as error:
             self._take_batch()
@@ -335,23 +335,23 @@ class Writer:
             raise
 
     def _wait_for_lock(self) -> None:
-        """In the thread: take the lock and hand it over, or let go of it while the loop is busy.
+        """In the thread: take the lock and offer it to the loop; release it while the loop is busy.
 
-        What keeps the loop may be a caller with a connection of his own, waiting for this very lock.
+        The loop may be blocked by a caller whose own connection waits for this lock.
         """
-        patience = _PATIENCE_SECONDS_MIN
+        offer_seconds = _OFFER_SECONDS_MIN
         while True:
             self.database.begin(self._is_wanted)
-            offer = _Offer(self._begun)
+            offer = _LockOffer(self._begun)
             self._loop.call_soon_threadsafe(offer.accept)
-            if offer.is_accepted(patience):
+            if offer.is_accepted(offer_seconds):
                 return
             self.database.rollback()
             time.sleep(_GAP_SECONDS)
-            patience = min(patience * 2, _PATIENCE_SECONDS_MAX)
+            offer_seconds = min(offer_seconds * 2, _OFFER_SECONDS_MAX)
 
     def _begun(self) -> None:
-        self._is_lent = False
+        self._is_in_thread = False
         if self._call_thread is None:
             return  # closed meanwhile
         try:
@@ -362,12 +362,12 @@ class Writer:
 
     def _waited(self, outcome: Outcome) -> None:
         if outcome.error is not None:
-            self._is_lent = False
+            self._is_in_thread = False
             self._take_batch()
             self._fail(outcome.error)
 
     def _prepare(self) -> None:
-        """Large payloads are written beside, before the operations that refer to them."""
+        """Write large payloads in the thread, before the operations that refer to them."""
         if self.database.blobs.is_large:
             self._use_thread(partial(self.database.write_blobs, self._clock, encrypts=self.encrypts), self._prepared)
         else:
@@ -384,11 +384,11 @@ class Writer:
         return not self._is_closing
 
     def _take_batch(self) -> None:
-        if self._alone:
-            taken = [self._alone.pop(0)]
+        if self._singly:
+            taken = [self._singly.pop(0)]
         else:
             taken, self._queue = self._queue, []
-        self._batch = [pending for pending in taken if not pending[1].done()]  # some may have given up waiting
+        self._batch = [pending for pending in taken if not pending[1].done()]  # some callers may no longer wait
 
     def _perform(self) -> None:
         self._take_batch()
@@ -399,20 +399,20 @@ class Writer:
             return
         try:
             outcomes, hints = self.database.perform(operations, self._clock, encrypts=self.encrypts)
-        except Disturbed as disturbed:
-            self._disturb(disturbed)
+        except BatchAborted as aborted:
+            self._abort_batch(aborted)
         except StepwellError as error:
             self._fail(error)
         else:
             self._commit(outcomes, hints)
 
     def _performed(self, outcome: Outcome) -> None:
-        """The thread has run a batch."""
+        """Handle the outcome of a batch that ran in the thread."""
         match outcome.error:
             case None:
                 self._commit(*outcome.result)
-            case Disturbed() as disturbed:
-                self._disturb(disturbed)
+            case BatchAborted() as aborted:
+                self._abort_batch(aborted)
             case error:
                 self._fail(error)
 
@@ -420,7 +420,7 @@ class Writer:
         report = partial(self._committed, outcomes, hints)
         is_slow = not self._is_quick
         if is_slow or self.database.blobs.is_written:
-            self._commits_beside += is_slow
+            self._thread_commits += is_slow
             self._use_thread(self.database.commit, report)
             return
         try:
@@ -436,8 +436,8 @@ class Writer:
         self._note_seconds(self._clock.monotonic() - begun)
 
     def _note_seconds(self, took: float) -> None:
-        weight = 1.0 if self._commits_beside else _SMOOTHING
-        self._commits_beside = 0
+        weight = 1.0 if self._thread_commits else _SMOOTHING
+        self._thread_commits = 0
         self._expected_seconds += (took - self._expected_seconds) * weight
 
     def _committed(self, outcomes: list[Outcome], hints: list[Hint], commit: Outcome) -> None:
@@ -447,48 +447,48 @@ class Writer:
         batch, self._batch = self._batch, []
         for (_, answer), outcome in zip(batch, outcomes, strict=True):
             settle(answer, outcome)
-        self._rest()
+        self._after_commit()
         for hint in hints:
-            self._tell(hint)
+            self._notify(hint)
 
-    def _rest(self) -> None:
-        """After a commit: write the log back or lengthen it if it is time, and go on."""
+    def _after_commit(self) -> None:
+        """After a commit: write the log back or lengthen it if needed, and continue."""
         if self.database.needs_checkpoint:
-            self._use_thread(self.database.checkpoint, lambda _: self._go_on())
+            self._use_thread(self.database.checkpoint, lambda _: self._continue())
         elif self.database.commits == LENGTHEN_AFTER_COMMITS:
-            self._use_thread(self.database.lengthen_log, lambda _: self._go_on())
+            self._use_thread(self.database.lengthen_log, lambda _: self._continue())
         else:
-            self._go_on()
+            self._continue()
 
-    def _disturb(self, disturbed: Disturbed) -> None:
-        """Undo the whole batch; alone, each operation can hurt none but itself."""
+    def _abort_batch(self, aborted: BatchAborted) -> None:
+        """Undo the whole batch. Its operations run again, each in a transaction of its own."""
         batch, self._batch = self._batch, []
         self._roll_back()
         if len(batch) == 1:
-            settle(batch[0][1], Outcome(error=disturbed.__cause__))
+            settle(batch[0][1], Outcome(error=aborted.__cause__))
         else:
-            self._alone = batch + self._alone
-        self._go_on()
+            self._singly = batch + self._singly
+        self._continue()
 
     def _fail(self, error: BaseException) -> None:
-        """The database failed: nothing of the batch was written, or nobody knows."""
+        """The database failed: nothing of the batch was written, or it is unknown whether it was."""
         batch, self._batch = self._batch, []
         self._roll_back()
         for _, answer in batch:
             settle(answer, Outcome(error=error))
-        self._go_on()
+        self._continue()
 
     def _interrupt(self) -> None:
-        """Ctrl-C came in the middle of a callback: whoever waits for it would wait for ever, and nobody could close."""
-        if not self._is_lent:
+        """Ctrl-C interrupted a callback: without this, its callers would wait permanently and `close` would block."""
+        if not self._is_in_thread:
             self._roll_back()
-        self._refuse(StoreUnavailableError("the write was interrupted", where=self.database.path))
-        self._go_on()
+        self._fail_pending(StoreUnavailableError("the write was interrupted", where=self.database.path))
+        self._continue()
 
-    def _refuse(self, error: StoreUnavailableError) -> None:
-        """Nothing of what is waited for will be written, or nobody knows."""
-        waiting = [*self._batch, *self._alone, *self._queue]
-        self._batch, self._alone, self._queue = [], [], []
+    def _fail_pending(self, error: StoreUnavailableError) -> None:
+        """Fail all pending operations: they were not written, or it is unknown whether they were."""
+        waiting = [*self._batch, *self._singly, *self._queue]
+        self._batch, self._singly, self._queue = [], [], []
         for _, answer in waiting:
             settle(answer, Outcome(error=error))
 
@@ -496,10 +496,10 @@ class Writer:
         try:
             self.database.rollback()
         except StepwellError:
-            pass  # the next transaction will meet the same fault and say so
+            pass  # the next transaction meets the same fault and reports it
 
-    def _go_on(self) -> None:
-        if self._alone or self._queue:
+    def _continue(self) -> None:
+        if self._singly or self._queue:
             self._loop.call_soon(self._begin)
             return
         self._is_busy = False
@@ -508,11 +508,11 @@ class Writer:
 
     def _use_thread(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
         assert self._call_thread is not None
-        self._is_lent = True
+        self._is_in_thread = True
         self._call_thread.call(work, partial(self._returned, report))
 
     def _returned(self, report: Callable[[Outcome], None], outcome: Outcome) -> None:
-        self._is_lent = False
+        self._is_in_thread = False
         if self._call_thread is None:
             return  # closed meanwhile
         try:

@@ -21,7 +21,7 @@ from generate_series(1, 1000000) as n;
 insert into stepwell.heads (run, number, revision, last_seq, stalls) select n, 1, 1, 1, 0 from generate_series(1, 1000000) as n;
 
 -- name: histories
--- Fewer will do: an index is worth its look-up long before a million rows.
+-- Fewer will do: an index is worth its cost long before a million rows.
 insert into stepwell.entries (run, location, seq, kind, status, value, at, took, attempts)
 select n, '\x1100', 1, 's', 'd', '1', n, 1, 1 from generate_series(1, 200000) as n;
 insert into stepwell.payloads (run, input, output, tags) select n, '1', '1', '[]' from generate_series(1, 1000000) as n;

@@ -1,4 +1,4 @@
-"""What a connection does with answers that are not what one hopes for."""
+"""Unexpected answers on a connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.stores.postgres.store import PostgresStore
 from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 
-# Fails when the transaction commits, after the rows of the statement are on their way to the client.
+# Fails when the transaction commits, after the rows of the statement were sent to the client.
 _LATE = """
 create table public.late (n int);
 create function public.refuse_late() returns trigger language plpgsql as $$
@@ -38,17 +38,19 @@ def url() -> str:
 @pytest_asyncio.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
     clock = ManualClock()
-    store = PostgresStore(Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), url, told=clock)
+    store = PostgresStore(
+        Environment(clock, SystemIds(clock), random.Random(1), SystemExecutor()), url, test_clock=clock
+    )
     await store.open()
     yield store
     await store.close()
 
 
-async def test_a_commit_that_fails_behind_its_rows_is_not_acknowledged(store: PostgresStore, url: str) -> None:
+async def test_a_commit_that_fails_after_its_rows_is_not_acknowledged(store: PostgresStore, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_LATE)
         try:
-            with pytest.raises(StepwellError, match="in the way"):
+            with pytest.raises(StepwellError, match="conflicted again and again"):
                 await store.runs.create([new_run("r1")])
         finally:
             connection.execute("drop function public.refuse_late cascade")
@@ -57,7 +59,7 @@ async def test_a_commit_that_fails_behind_its_rows_is_not_acknowledged(store: Po
     assert [created.is_new for created in await store.runs.create([new_run("r1")])] == [True]
 
 
-async def test_a_caller_that_is_cancelled_gets_nobody_another_ones_answer(store: PostgresStore) -> None:
+async def test_after_a_cancelled_call_no_caller_gets_a_foreign_answer(store: PostgresStore) -> None:
     for n in range(20):
         asked = asyncio.ensure_future(store.runs.create([new_run(f"a{n}")]))
         await asyncio.sleep(0)

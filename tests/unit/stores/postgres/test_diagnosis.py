@@ -1,4 +1,4 @@
-"""What an examination finds: that a healthy server is fine, and each thing that is not, with a fix that works."""
+"""Examinations: a healthy server is fine, and each defect is found, with a fix that works."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AheadClock(SystemClock):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """One of our own: its settings are those of a real one, and are changed."""
+    """A server of our own, because the tests change its settings."""
     with PostgresServer(settings={"max_connections": "25", "autovacuum_naptime": "1h"}) as server:
         yield server
 
@@ -118,8 +118,8 @@ def test_a_healthy_server_is_fine(url: str) -> None:
     assert worst(found.values()) is Verdict.OK
 
 
-def test_looking_changes_nothing(url: str) -> None:
-    # Every row with its place and its transaction: the server's own counters of writes come late.
+def test_an_examination_changes_nothing(url: str) -> None:
+    # Every row with its place and its transaction: the server's own write counters are updated late.
     def state() -> list[list[tuple[Any, ...]]]:
         tables = execute(url, "select schemaname, relname from pg_stat_user_tables order by 1, 2")
         rows = sql.SQL("select xmin::text, ctid::text, each::text from {} as each order by ctid")
@@ -136,11 +136,11 @@ def test_looking_changes_nothing(url: str) -> None:
     assert state() == before
 
 
-def test_a_server_that_is_not_there_is_one_finding(server: PostgresServer) -> None:
+def test_a_missing_database_is_one_finding(server: PostgresServer) -> None:
     [finding] = PostgresDiagnosis(system_environment(), server.url("nowhere")).examine()
 
     assert (finding.check, finding.verdict) == ("connection", Verdict.FAIL)
-    assert finding.found.startswith("SW614 there is no database")
+    assert finding.found == f"SW614 the database {parse_address(server.url('nowhere')).where} does not exist"
     assert "createdb" in finding.fix
 
 
@@ -150,7 +150,7 @@ def test_a_server_that_is_too_old_fails(url: str, monkeypatch: pytest.MonkeyPatc
     assert examine(url)["server_version"].verdict is Verdict.FAIL
 
 
-def test_a_slow_way_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_connection_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "_SLOW_MILLISECONDS", 0.0)
 
     assert examine(url)["connection"].verdict is Verdict.WARN
@@ -166,7 +166,7 @@ def test_a_slow_way_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> N
         ({"synchronous_commit": "local"}, Verdict.OK, "on disk"),
     ],
 )
-def test_what_loses_acknowledged_work_is_said(
+def test_settings_that_lose_acknowledged_work_are_reported(
     url: str, changed: Callable[..., None], settings: dict[str, str], verdict: Verdict, words: str
 ) -> None:
     changed(**settings)
@@ -270,7 +270,7 @@ def test_functions_of_another_release_are_not_enough(url: str, monkeypatch: pyte
 def test_functions_of_other_releases_are_counted(url: str) -> None:
     execute(url, "create schema stepwell_0123456789")
 
-    assert "those of other releases: 1" in examine(url)["schema"].found
+    assert "; functions of other releases: 1" in examine(url)["schema"].found
 
 
 def test_a_newer_schema_fails(url: str) -> None:
@@ -279,7 +279,7 @@ def test_a_newer_schema_fails(url: str) -> None:
     assert examine(url)["schema"].found.startswith("SW611 ")
 
 
-def test_a_schema_of_somebody_else_fails(server: PostgresServer) -> None:
+def test_a_foreign_schema_fails(server: PostgresServer) -> None:
     url = server.create_database()
     execute(url, "create schema stepwell")
     execute(url, "create table stepwell.meta (cat text)")
@@ -319,7 +319,7 @@ def test_one_right_that_is_missing_is_named(url: str, weak: str) -> None:
     assert found.fix == 'grant insert on table stepwell.signals to "Weak one"'
 
 
-def test_a_role_that_may_not_create_is_said_to_be_none_that_may(server: PostgresServer, weak: str) -> None:
+def test_a_role_that_may_not_create_schemas_fails(server: PostgresServer, weak: str) -> None:
     empty = server.create_database()
     found = examine(as_user(empty, "Weak one"))["rights"]
 
@@ -339,7 +339,7 @@ def test_a_database_that_was_moved_fails_with_where_it_is_now(url: str) -> None:
 
 async def test_workers_are_counted_alive_and_dead(url: str) -> None:
     store = await opened(url)
-    assert examine(url)["workers"].found == "none alive, and no run waits for one"
+    assert examine(url)["workers"].found == "none alive, and no run needs one"
 
     await store.runs.create([new_run("r1")])
     assert examine(url)["workers"].verdict is Verdict.WARN
@@ -350,7 +350,7 @@ async def test_workers_are_counted_alive_and_dead(url: str) -> None:
     found = examine(url)["workers"]
     await store.close()
 
-    words = "1 alive (bob), 1 with a lease that ran out (ann at 2023-11-14 22:13:20 UTC)"
+    words = "1 alive (bob), 1 with an expired lease (ann at 2023-11-14 22:13:20 UTC)"
     assert (found.verdict, found.found) == (Verdict.OK, words)
 
 
@@ -393,36 +393,39 @@ async def test_runs_that_are_due_for_long_are_a_backlog(url: str, monkeypatch: p
     await store.close()
 
     assert found.verdict is Verdict.WARN
-    assert found.found.startswith("5 runs are due, the first of them since 60")
+    assert found.found.startswith("5 runs are due, the oldest for 60")
     assert counted.found.startswith("more than 3 runs are due")
 
 
-async def test_runs_that_no_live_worker_knows_are_found(url: str) -> None:
+async def test_due_runs_that_no_live_worker_serves_are_found(url: str) -> None:
     store = await opened(url)
     await store.runs.create(
         [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
     )
-    assert examine(url)["served"].found == "no worker is alive to be asked what it knows"
+    assert examine(url)["served"].found == "not checked: no worker is alive"
     await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(SECOND * 60), ("flow@1",)))
     found = examine(url)["served"]
     await store.workers.register(NewWorker(Incarnation("w2"), "bob", Span(SECOND * 60), ("flow@7",)))
     both = examine(url)["served"]
     await store.close()
 
-    assert (found.verdict, found.found) == (Verdict.WARN, "runs are due that no live worker knows: flow@7")
+    assert (found.verdict, found.found) == (
+        Verdict.WARN,
+        "no live worker serves these workflows, which have due runs: flow@7",
+    )
     assert both.verdict is Verdict.OK
 
 
-async def test_growth_is_told(url: str) -> None:
+async def test_growth_is_reported(url: str) -> None:
     store = await opened(url)
     ids = system_environment().ids
     await store.runs.create([new_run(ids.uuid()) for _ in range(3)] + [new_run("0-of-old")])
     await store.close()
 
-    assert "; 3 of them of the last day" in examine(url)["size"].found
+    assert "; 3 of them in the last day" in examine(url)["size"].found
 
 
-def test_an_error_within_a_check_is_a_finding_and_the_others_go_on(url: str) -> None:
+def test_an_error_within_a_check_is_a_finding_and_the_other_checks_run(url: str) -> None:
     execute(url, "drop table stepwell.workers cascade")
 
     found = examine(url)

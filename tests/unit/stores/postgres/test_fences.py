@@ -1,4 +1,4 @@
-"""A database that was put back: a worker that used it before can write nothing more to it."""
+"""A restored database: a worker that used it before can no longer write to it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ async def begin(store: PostgresStore, run_id: str) -> Turn:
     return Turn(store, created.claimed)
 
 
-async def test_a_worker_in_the_middle_of_its_steps_is_fenced(store: PostgresStore, url: str) -> None:
+async def test_a_worker_between_two_steps_is_fenced(store: PostgresStore, url: str) -> None:
     turn = await begin(store, "r1")
     await turn.commit(names=("a", "b", "c"))
-    for number in (1, 2):  # the second one finds the run by its number
+    for number in (1, 2):  # the second commit finds the run by its number
         applied = await turn.commit(entries=(step(number, place(number - 1)),))
         assert applied.verdict is Verdict.APPLIED
 

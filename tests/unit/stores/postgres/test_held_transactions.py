@@ -1,4 +1,4 @@
-"""A process that is stopped, or vanishes, in the middle of a transactional step: what it holds, and for how long."""
+"""A process that is suspended or vanishes during a transactional step: what it locks, and for how long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEASE = span("300ms")
 
 
 class Held:
-    """Work that inserts a coin, and then stands still until it is let go."""
+    """Work that inserts a coin, and then blocks until it is released."""
 
     def __init__(self, commit: Commit, coins: int = 1) -> None:
         self.commit = commit
@@ -45,7 +45,7 @@ class Held:
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[PostgresStore]:
-    # The server's own clock: a told one is written down by every call, which would hold up everybody else.
+    # The server's own clock: a test clock is a row that every call writes, which would block all others.
     store = PostgresStore(system_environment(), cleared_url())
     await store.open()
     await store.transactions.run(lambda tx: tx.execute("create table coins (n int)"))
@@ -54,7 +54,7 @@ async def store() -> AsyncIterator[PostgresStore]:
 
 
 async def begin(store: PostgresStore, *run_ids: str) -> list[Turn]:
-    """Runs of a worker whose lease will not last."""
+    """Runs of a worker with a short lease."""
     await store.workers.register(NewWorker(_WORKER, "w1", _LEASE, (FLOW,)))
     created = await store.runs.create([new_run(run_id) for run_id in run_ids], Claimant(_WORKER, 9, (FLOW,)))
     return [Turn(store, each.claimed) for each in created if each.claimed is not None]
@@ -78,7 +78,7 @@ async def test_one_run_in_a_held_transaction_does_not_keep_the_others_from_their
     freed_later = await store.runs.rescue(stalls_max=5)
 
     assert (freed, is_found_again, freed_later) == (["r2"], True, ["r1"])
-    # Its lease is over: neither the record nor the rows of the body are kept.
+    # Its lease has expired: neither the record nor the rows of the body are kept.
     assert performed.applied is not None
     assert performed.applied.verdict is Verdict.FENCED
     assert await coins(store) == 0
@@ -87,7 +87,7 @@ async def test_one_run_in_a_held_transaction_does_not_keep_the_others_from_their
 
 
 @pytest.mark.parametrize("coins_wanted", [1, 2], ids=["at the end", "in the middle"])
-async def test_a_transaction_in_which_nothing_happens_is_ended_by_the_server(
+async def test_the_server_ends_an_idle_transaction(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, coins_wanted: int
 ) -> None:
     monkeypatch.setattr(transactions, "_IDLE_SECONDS", 0.2)
@@ -103,7 +103,7 @@ async def test_a_transaction_in_which_nothing_happens_is_ended_by_the_server(
     work.let_go.set()
 
     assert freed == ["r1"]
-    with pytest.raises(TransactionError, match="stood still") as caught:
+    with pytest.raises(TransactionError, match="was idle for too long") as caught:
         await performing
     assert caught.value.fix
     assert await coins(store) == 0

@@ -1,4 +1,4 @@
-"""A request that is carried out after the worker that sent it has left: nobody waits for its answer any more."""
+"""A request that is carried out after its worker has retired: no process waits for its answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url() -> str:
 
 @pytest_asyncio.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    # The server's own clock: a told one is written down by every call, which would hold up everybody else.
+    # The server's own clock: a test clock is a row that every call writes, which would block all others.
     store = PostgresStore(system_environment(), url)
     await store.open()
     for worker in (_FIRST, _SECOND):
@@ -39,7 +39,7 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def test_what_is_taken_for_a_worker_that_has_left_meanwhile_is_due_again(store: PostgresStore, url: str) -> None:
+async def test_a_batch_taken_for_a_retired_worker_is_due_again(store: PostgresStore, url: str) -> None:
     [created] = await store.runs.create([new_run("r1")], Claimant(_FIRST, 1, (FLOW,)))
     assert created.claimed is not None
     event = Emit(EventId("e1"), "paid", "pay", b"\x00e1", Instant(7), ("s",))
@@ -60,9 +60,7 @@ async def test_what_is_taken_for_a_worker_that_has_left_meanwhile_is_due_again(s
     assert owed.event_id == "e1"
 
 
-async def test_a_run_that_is_claimed_for_a_worker_that_has_left_meanwhile_is_freed(
-    store: PostgresStore, url: str
-) -> None:
+async def test_a_run_claimed_for_a_retired_worker_is_freed(store: PostgresStore, url: str) -> None:
     await store.runs.create([new_run("r1")])
     statement = sql.SQL("select {}.claim(null, 0, %s::jsonb)").format(sql.Identifier(functions_schema("stepwell")))
 

@@ -1,4 +1,4 @@
-"""Making a database ready: once, whole or not at all, beside other releases, and never in somebody else's tables."""
+"""Preparing a database: once, completely or not at all, next to other releases, and never in foreign tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stepwell.ids import Incarnation
 from stepwell.model.workers import Claimant, NewWorker
 from stepwell.stores.base.views import RunFilter
 from stepwell.stores.postgres import migrator, texts
-from stepwell.stores.postgres.migrator import Found, look, prepare
+from stepwell.stores.postgres.migrator import SchemaState, inspect, prepare
 from stepwell.stores.postgres.pool import InlinePool
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.store import PostgresStore
@@ -55,7 +55,7 @@ async def greet(ctx: Context, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    """A server of our own: roles are made in it, and it lets everybody in."""
+    """A server of our own, because the tests create roles; it accepts all users."""
     with PostgresServer(durable=False) as server:
         yield server
 
@@ -68,21 +68,21 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def role(admin: psycopg.Connection[Any], postgres_url: str) -> Iterator[str]:
-    """The URL of the same database for a role that may do nothing but connect."""
+    """The URL of the same database for a role that may only connect."""
     admin.execute("create role weak login")
     yield as_user(postgres_url, "weak")
     admin.execute("drop owned by weak")
     admin.execute("drop role weak")
 
 
-def ready(url: str) -> Found:
+def ready(url: str) -> SchemaState:
     address = parse_address(url)
     with open_connection(address) as connection:
         return prepare(connection, address.schema, address.where)
 
 
 def objects(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-    """Everything in the database that is not the server's own."""
+    """Everything in the database except the server's own objects."""
     return connection.execute(
         "select n.nspname, c.relname, c.relkind"
         " from pg_namespace as n left join pg_class as c on c.relnamespace = n.oid"
@@ -101,7 +101,7 @@ async def refusal(url: str, *, may_create: bool = True) -> StepwellError:
     return refused.value
 
 
-# --- once, by one -----------------------------------------------------------------------------------
+# --- once -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
@@ -114,16 +114,16 @@ def test_of_racing_migrators_one_applies_and_all_succeed(
     )
     applied: list[int] = []
     began = threading.Barrier(RACERS)
-    real = migrator._look
+    real = migrator._inspect
 
-    def slow(*arguments: Any) -> Found:
+    def slow(*arguments: Any) -> SchemaState:
         found = real(*arguments)
-        if threading.get_ident() not in applied:  # all have found nothing before the first one begins
+        if threading.get_ident() not in applied:  # all have found an empty database before the first one begins
             applied.append(threading.get_ident())
             began.wait(30)
         return found
 
-    monkeypatch.setattr(migrator, "_look", slow)
+    monkeypatch.setattr(migrator, "_inspect", slow)
     with ThreadPoolExecutor(RACERS) as pool:
         found = list(pool.map(ready, [postgres_url] * RACERS))
 
@@ -142,7 +142,7 @@ def test_a_second_preparation_changes_nothing(postgres_url: str, admin: psycopg.
     assert admin.execute("select xmin, name, value from stepwell.meta order by name").fetchall() == before
 
 
-def test_a_schema_that_is_there_and_empty_is_used(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
+def test_an_existing_empty_schema_is_used(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
     admin.execute("create schema stepwell")
 
     assert ready(postgres_url).version == NEWEST
@@ -154,7 +154,7 @@ async def test_any_schema_may_hold_the_tables(postgres_url: str, schema: str) ->
         assert await (await engine.start(greet, "ann")).result() == "hello ann"
 
 
-# --- whole or not at all ----------------------------------------------------------------------------
+# --- completely or not at all ----------------------------------------------------------------------------
 
 
 def test_a_migration_that_fails_leaves_nothing(
@@ -171,7 +171,7 @@ def test_a_migration_that_fails_leaves_nothing(
     assert objects(admin) == before
 
 
-def test_a_migration_that_fails_leaves_what_was_there(
+def test_a_migration_that_fails_keeps_the_old_schema(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ready(postgres_url)
@@ -190,20 +190,20 @@ def test_a_migration_that_fails_leaves_what_was_there(
     assert ready(postgres_url) == first._replace(version=NEWEST + 1)
 
 
-# --- beside other releases --------------------------------------------------------------------------
+# --- next to other releases --------------------------------------------------------------------------
 
 
 async def _open_inline(url: str) -> PostgresStore:
-    """A store with one connection, which belongs to the release that is set when it is opened."""
+    """A store with one connection, of the release that is set when it is opened."""
     store = PostgresStore(system_environment(), url, pool=InlinePool(parse_address(url)))
     await store.open()
     return store
 
 
-async def test_another_release_puts_its_functions_beside_ours_and_both_work(
+async def test_the_functions_of_two_releases_work_side_by_side(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What it does is to be seen: a reader of the other release finds no workers.
+    # A visible difference: a reader of the other release finds no workers.
     old = "from {t}.workers\n$$;"
     assert texts.FUNCTIONS.count(old) == 1
 
@@ -234,7 +234,7 @@ async def test_another_release_puts_its_functions_beside_ours_and_both_work(
     await theirs.close()
 
 
-async def test_the_functions_of_a_release_are_not_touched_by_another(
+async def test_a_release_does_not_change_the_functions_of_another(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bodies(schema: str) -> list[tuple[Any, ...]]:
@@ -259,7 +259,7 @@ async def test_the_functions_of_a_release_are_not_touched_by_another(
 # --- absent, older, newer ---------------------------------------------------------------------------
 
 
-async def test_looking_at_an_empty_database_creates_nothing(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
+async def test_reading_an_empty_database_creates_nothing(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
     before = objects(admin)
 
     error = await refusal(postgres_url, may_create=False)
@@ -270,7 +270,7 @@ async def test_looking_at_an_empty_database_creates_nothing(postgres_url: str, a
     assert objects(admin) == before
 
 
-async def test_looking_at_an_older_schema_migrates_nothing(
+async def test_reading_an_older_schema_migrates_nothing(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(postgres_url)
@@ -286,7 +286,7 @@ async def test_looking_at_an_older_schema_migrates_nothing(
     assert objects(admin) == before
 
 
-async def test_looking_at_a_database_of_another_release_installs_nothing(
+async def test_reading_a_database_of_another_release_installs_nothing(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(postgres_url)
@@ -300,7 +300,7 @@ async def test_looking_at_a_database_of_another_release_installs_nothing(
     assert objects(admin) == before
 
 
-async def test_a_newer_schema_is_refused_with_both_versions(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
+async def test_a_newer_schema_is_rejected_with_both_versions(postgres_url: str, admin: psycopg.Connection[Any]) -> None:
     ready(postgres_url)
     admin.execute("update stepwell.meta set value = 999 where name = 'schema'")
     before = objects(admin)
@@ -314,7 +314,7 @@ async def test_a_newer_schema_is_refused_with_both_versions(postgres_url: str, a
     assert objects(admin) == before
 
 
-# --- somebody else's --------------------------------------------------------------------------------
+# --- foreign schemas --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ async def test_a_newer_schema_is_refused_with_both_versions(postgres_url: str, a
         "create sequence stepwell.cats",
     ],
 )
-async def test_a_schema_of_somebody_else_is_refused_and_left_alone(
+async def test_a_foreign_schema_is_rejected_and_not_changed(
     postgres_url: str, admin: psycopg.Connection[Any], made: LiteralString
 ) -> None:
     admin.execute("create schema stepwell")
@@ -347,7 +347,7 @@ async def test_a_schema_of_somebody_else_is_refused_and_left_alone(
 # --- rights -----------------------------------------------------------------------------------------
 
 
-async def test_a_role_that_may_not_create_is_told_what_to_do(
+async def test_the_error_of_a_role_that_may_not_create_has_a_fix(
     role: str, postgres_url: str, admin: psycopg.Connection[Any]
 ) -> None:
     before = objects(admin)
@@ -419,7 +419,7 @@ async def test_a_right_that_is_missing_later_is_named_when_it_is_needed(
     assert "permission denied for table" in refused.value.why
 
 
-async def test_a_role_that_may_not_install_the_functions_of_its_release_is_told_what_to_do(
+async def test_the_error_of_a_role_that_may_not_install_functions_has_a_fix(
     role: str, postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(postgres_url)
@@ -436,7 +436,7 @@ async def test_a_role_that_may_not_install_the_functions_of_its_release_is_told_
     assert objects(admin) == before
 
 
-async def test_a_role_that_may_not_migrate_is_told_what_to_do(
+async def test_the_error_of_a_role_that_may_not_migrate_has_a_fix(
     role: str, postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(postgres_url)
@@ -458,7 +458,7 @@ async def test_a_role_that_may_not_migrate_is_told_what_to_do(
 # --- the server -------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_is_too_old_is_refused_and_left_alone(
+async def test_an_old_server_is_rejected_and_not_changed(
     postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = objects(admin)
@@ -472,10 +472,10 @@ async def test_a_server_that_is_too_old_is_refused_and_left_alone(
     assert objects(admin) == before
 
 
-def test_what_is_found_is_read_without_a_trace(every_postgres_url: str) -> None:
+def test_inspecting_changes_nothing(every_postgres_url: str) -> None:
     address = parse_address(every_postgres_url)
     with open_connection(address) as connection:
         before = objects(connection)
 
-        assert look(connection, address.schema, address.where) == Found(0, False, 0)
+        assert inspect(connection, address.schema, address.where) == SchemaState(0, False, 0)
         assert objects(connection) == before

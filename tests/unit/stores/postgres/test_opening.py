@@ -1,4 +1,4 @@
-"""Opening a store: in a few round trips if all is there, and with words for what is not."""
+"""Opening a store: in a few round trips if everything exists, else with a clear error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _show(connection: Connection, name: str) -> str:
     return "" if found is None else found.decode()
 
 
-async def test_a_connection_that_is_lost_while_a_store_opens_is_told_in_our_words() -> None:
+async def test_a_connection_that_is_lost_while_a_store_opens_is_a_store_error() -> None:
     url = cleared_url()
     store = PostgresStore(system_environment(), url)
     with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as killer:
@@ -72,7 +72,7 @@ async def test_a_database_that_is_ready_is_opened_by_one_connection_and_one_ques
     assert created[0].is_new
 
 
-async def test_a_session_is_set_in_the_round_trip_that_asks_who_answers() -> None:
+async def test_a_session_is_configured_in_the_first_round_trip() -> None:
     connection = connect_now(parse_address(f"{cleared_url()}?isolation=serializable"))
     names = ("lock_timeout", "jit", "tcp_keepalives_idle", "tcp_keepalives_count", "default_transaction_isolation")
     shown = [_show(connection, name) for name in names]
@@ -88,7 +88,7 @@ async def test_a_store_that_could_not_be_opened_leaves_nothing_behind_and_may_be
     with psycopg.connect(postgres_url, autocommit=True) as watcher:
         with pytest.raises(SchemaMissingError):
             await store.open()
-        # The server may take a moment to notice that somebody has left.
+        # The server may take a moment to notice that a client has left.
         while watcher.execute(_OTHERS).fetchone() != (0,):  # noqa: ASYNC110  only the server knows
             await asyncio.sleep(0.01)
 
@@ -109,7 +109,7 @@ async def test_a_store_that_could_not_be_opened_leaves_nothing_behind_and_may_be
         "alter table stepwell.meta rename column value to number",
     ],
 )
-async def test_what_is_not_plainly_ready_is_looked_at_closely(postgres_url: str, damage: str) -> None:
+async def test_a_database_that_is_not_clearly_ready_is_inspected(postgres_url: str, damage: str) -> None:
     migrate(postgres_url, is_plan=False)
     with psycopg.connect(postgres_url) as connection:
         connection.execute(damage.encode())

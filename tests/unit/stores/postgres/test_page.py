@@ -1,4 +1,4 @@
-"""What docs/postgres.md says is so: its statements are run, and its roles can do what they should and nothing else."""
+"""docs/postgres.md is right: its statements work, and its roles can do what they should and nothing else."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def runtime(url: str) -> str:
 
 
 async def use(url: str) -> None:
-    """A worker and a client of their own, and a run that needs both."""
+    """A worker, a client, and a run that needs both."""
     async with Engine(url, workflows=[count]), Engine(url, workflows=[count], worker=False) as client:
         run = await client.start(count, 1, key="one")
         await client.signal("one", "go", 40)
@@ -177,7 +177,7 @@ def run_program(server: PostgresServer, name: str, *words: str, given: bytes = b
     return subprocess.run([server.programs.path(name), *words], input=given, capture_output=True, check=True).stdout
 
 
-async def test_a_dump_that_is_restored_goes_on_where_it_was_taken(server: PostgresServer) -> None:
+async def test_a_restored_dump_continues_where_it_was_taken(server: PostgresServer) -> None:
     url = server.create_database()
     async with Engine(url, workflows=[count]) as engine:
         await engine.start(count, 1, key="one")

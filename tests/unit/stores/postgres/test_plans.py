@@ -1,4 +1,4 @@
-"""What a call costs does not grow with what is finished: indexes are used, pages are few, hot rows stay in place."""
+"""The cost of a call does not grow with finished runs: indexes are used, few pages are read, hot rows stay in place."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ ROWS_READ = """
     where schemaname = 'stepwell' and relname = 'runs'
 """
 HOT = ("runs_wake", "runs_owner", "runs_active_key", "runs_debounced", "runs_status")
-# The few rows of these are read whole, and that is cheapest.
+# These tables have few rows, and reading them completely is cheapest.
 SMALL = ("blobs", "definitions", "holds", "meta", "seals", "workers")
-# What people ask for every day. Of the workflow "rare" there are few runs, and those are the oldest.
+# Everyday listings. The workflow "rare" has few runs, and they are the oldest.
 LISTED = (
     *(RunFilter(order=Order(by, is_down)) for by in SortKey for is_down in (True, False)),
     *(RunFilter(order=Order(by), workflow="other7") for by in SortKey),
@@ -75,13 +75,13 @@ BLOCKS_MAX = 3_000
 
 
 class Watching(InlinePool):
-    """Does every call twice, the first time to be explained and undone, and counts what it read."""
+    """Makes every call twice: first explained and rolled back, then for real; and counts what it read."""
 
     def __init__(self, url: str) -> None:
         super().__init__(parse_address(url))
         self.sequential: Counter[tuple[str, str]] = Counter()  # scans, by call and table
         self.blocks: dict[str, int] = {}  # by the last call
-        self.most: dict[str, int] = {}  # by any call, and what a session looks up first
+        self.most: dict[str, int] = {}  # by any call, including the first look-ups of a session
         self.is_watching = False
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
@@ -129,7 +129,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def url(server: PostgresServer) -> Iterator[str]:
-    """A database that is ready and empty."""
+    """A prepared, empty database."""
     url = server.create_database()
     address = parse_address(url)
     with open_connection(address) as connection:
@@ -160,10 +160,10 @@ async def opened(url: str, pool: InlinePool) -> PostgresStore:
 
 
 async def live(store: PostgresStore, n: int) -> None:
-    """A bit of everything that happens to runs, with ids of its own."""
+    """A bit of everything that happens to runs, with new ids."""
     runs, scene = store.runs, Scene(store, ManualClock(), WORKER)
     await store.workers.renew(WORKER, LEASE)
-    await store.views.outlook(("flow@1", "other1@1"))
+    await store.views.upcoming_work(("flow@1", "other1@1"))
     await store.views.next_wake(("flow@1",))
     await store.views.has_stranded()
     await runs.create([new_run(f"new-{n}-{m}", key=f"new-key-{n}-{m}") for m in range(3)])
@@ -253,7 +253,7 @@ async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str
     await store.close()
 
     assert pool.sequential == Counter()
-    # These have to do with as many runs as they find: 200, and all that have not ended.
+    # These read as many runs as they find: 200, and all unfinished ones.
     assert {name for name, blocks in pool.blocks.items() if blocks > BLOCKS_MAX} == {"rescue", "orphans"}
     assert pool.blocks["rescue"] < 200 * 100
     assert pool.most["list_runs"] < BLOCKS_MAX
@@ -284,7 +284,7 @@ async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str
     }
 
 
-def test_what_the_doctor_asks_of_a_busy_database_is_little(url: str) -> None:
+def test_the_doctor_reads_few_pages_of_a_large_database(url: str) -> None:
     execute(url, CROWD["crowd.prepare"], CROWD["crowd.active"], CROWD["crowd.settle"])
     with psycopg.connect(url, autocommit=True) as connection:
         for name, parameters in (("has_unfinished", {}), ("backlog", {"limit": 1_001}), ("workers", {})):
@@ -297,7 +297,7 @@ def test_what_the_doctor_asks_of_a_busy_database_is_little(url: str) -> None:
 
 
 def updates(url: str, table: str) -> tuple[int, int]:
-    """How many rows of a table were updated, and how many of them in place: on their page, and past all indexes."""
+    """How many rows of a table were updated, and how many of them in place: on their page and without any index."""
     with psycopg.connect(url, autocommit=True) as connection:
         [(all_of_them, in_place)] = connection.execute(
             "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where schemaname = 'stepwell' and relname = %s",
@@ -311,7 +311,7 @@ async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
     store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)
     await scene.register(WORKER)
-    others = [await scene.begin(f"other-{n}") for n in range(50)]  # so that its page is not its own
+    others = [await scene.begin(f"other-{n}") for n in range(50)]  # so that it shares its page
     turn = await scene.begin("r1", key="k1")
 
     for n in range(200):
@@ -325,7 +325,7 @@ async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
     assert commits == 220
     assert in_place >= 0.9 * commits
     moved, _ = updates(url, "runs")
-    assert moved == 0  # no commit that only records touches what has indexes
+    assert moved == 0  # a commit with entries only does not change indexed columns
 
 
 async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url: str) -> None:
@@ -358,8 +358,8 @@ def rows_read(pool: InlinePool) -> int:
     return int(rows)
 
 
-async def test_in_a_database_without_statistics_a_worker_finds_each_run_by_itself(url: str) -> None:
-    """And not among all that it owns: a new database is not analysed, and keeps the plans that it began with."""
+async def test_without_statistics_a_worker_finds_each_run_by_its_own_look_up(url: str) -> None:
+    """And not among all its runs: a new database has no statistics, and keeps its first plans."""
     pool = InlinePool(parse_address(url))
     store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)

@@ -1,4 +1,4 @@
-"""Through a pooler of transactions everything works but LISTEN, and `stepwell doctor` says so."""
+"""Through a transaction pooler everything works except LISTEN, and `stepwell doctor` reports that."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def ledger(ctx: Context, number: int) -> int:
     return number
 
 
-# --- the stand-in is what it says ---
+# --- the stand-in behaves like a pooler ---
 
 
 def test_a_client_has_another_session_for_each_transaction(pooler: Pooler | PgBouncer, url: str) -> None:
@@ -87,7 +87,7 @@ def test_what_is_left_in_a_session_is_not_there_in_the_next(postgres_url: str, p
         assert connection.execute("show lock_timeout", prepare=False).fetchone() == ("0",)
 
 
-def test_a_session_that_was_left_in_the_middle_is_nobodys(postgres_url: str, postgres: DatabaseServer) -> None:
+def test_a_session_with_an_open_transaction_is_not_reused(postgres_url: str, postgres: DatabaseServer) -> None:
     with Pooler(postgres.url(), sessions=1) as pooler:
         url = pooler.url(postgres_url)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -109,7 +109,7 @@ def test_several_statements_in_flight_are_answered_in_order(postgres_url: str, p
         assert [cursor.fetchone() for cursor in cursors] == [(n,) for n in range(20)]
 
 
-def test_a_startup_parameter_that_a_pooler_does_not_know_is_said(pooler: Pooler | PgBouncer, url: str) -> None:
+def test_an_unsupported_startup_parameter_is_reported(pooler: Pooler | PgBouncer, url: str) -> None:
     with pytest.raises(InvalidOptionError) as refused:
         connect_now(parse_address(f"{url}?options=-c%20geqo%3Doff"))
 
@@ -127,7 +127,7 @@ async def test_runs_are_started_claimed_committed_and_signalled(url: str) -> Non
         assert await asyncio.gather(*(run.result() for run in runs)) == [n + 110 for n in range(20)]
 
 
-async def test_another_process_finds_the_work_by_looking(url: str) -> None:
+async def test_another_process_finds_the_work_by_polling(url: str) -> None:
     async with Engine(url, workflows=[count], worker=False) as client:
         run = await client.start(count, 1, key="one")
         async with Engine(url, workflows=[count]):
@@ -140,13 +140,13 @@ async def test_steps_in_a_transaction_are_not_prepared(url: str, postgres_url: s
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("create table public.booked (number int)")
         async with Engine(url, workflows=[ledger]) as engine:
-            # The driver would prepare a statement when it has seen it five times.
+            # The driver would prepare a statement after five uses.
             assert await (await engine.start(ledger, 30)).result() == 30
 
         assert connection.execute("select count(*) from public.booked").fetchone() == (30,)
 
 
-def test_nothing_is_set_in_a_session_that_others_get(url: str) -> None:
+def test_shared_sessions_are_not_configured(url: str) -> None:
     connection = connect_now(parse_address(url))
     try:
         assert not connection.prepares
@@ -157,8 +157,8 @@ def test_nothing_is_set_in_a_session_that_others_get(url: str) -> None:
         connection.finish()
 
 
-async def test_an_isolation_that_cannot_be_set_is_refused(url: str) -> None:
-    with pytest.raises(InvalidOptionError, match="cannot be had through the pooler") as refused:
+async def test_an_isolation_that_cannot_be_set_is_rejected(url: str) -> None:
+    with pytest.raises(InvalidOptionError, match="is not possible through the pooler") as refused:
         async with Engine(f"{url}?isolation=serializable"):
             pass
 
@@ -191,7 +191,7 @@ async def _listening(url: str, is_true: Callable[[PostgresStore], bool]) -> Post
 
 
 @pytest.mark.parametrize("isolation", ["", "&isolation=read-committed"])
-async def test_a_direct_way_is_taken_to_listen(url: str, postgres_url: str, isolation: str) -> None:
+async def test_a_direct_connection_is_used_to_listen(url: str, postgres_url: str, isolation: str) -> None:
     store = await _listening(
         f"{url}?listen={quote(postgres_url, safe='')}{isolation}", lambda store: store.wakeups.is_listening
     )
@@ -199,13 +199,13 @@ async def test_a_direct_way_is_taken_to_listen(url: str, postgres_url: str, isol
     assert store.wakeups.losses == 0
 
 
-async def test_without_a_direct_way_that_is_said_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_direct_connection_is_logged_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
     await _listening(url, lambda _: "behind a pooler" in caplog.text)
 
     assert caplog.text.count("listen=...") == 1
 
 
-async def test_a_way_to_listen_that_leads_nowhere_only_costs_time(
+async def test_a_wrong_listen_url_only_costs_time(
     url: str, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     direct = quote(f"{postgres_url}?target_session_attrs=nice", safe="")
@@ -225,10 +225,10 @@ def findings(url: str) -> dict[str, Finding]:
     return {finding.check: finding for finding in PostgresDiagnosis(system_environment(), url).examine()}
 
 
-def test_the_doctor_says_that_a_pooler_is_in_between_and_what_that_costs(url: str) -> None:
+def test_the_doctor_reports_a_pooler_and_its_cost(url: str) -> None:
     found = findings(url)
 
-    assert "a pooler is in between" in found["pooler"].found
+    assert "a pooler is in front of the server" in found["pooler"].found
     assert found["notifications"].verdict == "warn"
     assert "LISTEN and NOTIFY do not work" in found["notifications"].found
     assert "listen=" in found["notifications"].fix
@@ -236,21 +236,19 @@ def test_the_doctor_says_that_a_pooler_is_in_between_and_what_that_costs(url: st
 
 @pytest.fixture
 def patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A doctor that waits for what will be heard, however slow the machine is."""
+    """A doctor that waits long enough for a notification, even on a slow machine."""
     monkeypatch.setattr(diagnosis, "_HEARD_WITHIN_SECONDS", 60.0)
 
 
 @pytest.mark.usefixtures("patient_doctor")
-def test_a_direct_way_to_listen_is_used_and_said(url: str, postgres_url: str) -> None:
+def test_the_doctor_reports_a_direct_connection_to_listen(url: str, postgres_url: str) -> None:
     found = findings(f"{url}?listen={quote(postgres_url, safe='')}")
 
-    assert "a pooler is in between" in found["pooler"].found
-    assert found["notifications"] == Finding(
-        "notifications", Verdict.OK, "LISTEN and NOTIFY work by the way that listen= names"
-    )
+    assert "a pooler is in front of the server" in found["pooler"].found
+    assert found["notifications"] == Finding("notifications", Verdict.OK, "LISTEN and NOTIFY work (over listen=)")
 
 
-def test_a_way_to_listen_that_leads_elsewhere_is_said(url: str, postgres: DatabaseServer) -> None:
+def test_the_doctor_reports_a_listen_url_of_another_database(url: str, postgres: DatabaseServer) -> None:
     found = findings(f"{url}?listen={quote(postgres.url(), safe='')}")
 
     assert found["notifications"].verdict == "warn"
@@ -258,7 +256,7 @@ def test_a_way_to_listen_that_leads_elsewhere_is_said(url: str, postgres: Databa
 
 
 @pytest.mark.usefixtures("patient_doctor")
-def test_without_a_pooler_none_is_said(postgres_url: str) -> None:
+def test_without_a_pooler_none_is_reported(postgres_url: str) -> None:
     found = findings(postgres_url)
 
     assert found["pooler"] == Finding("pooler", Verdict.OK, "none: this is the server itself")

@@ -1,4 +1,4 @@
-"""The migrations together make the schema that people read."""
+"""The migrations together give the schema in schema.sql."""
 
 from __future__ import annotations
 

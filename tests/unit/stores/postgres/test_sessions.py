@@ -1,4 +1,4 @@
-"""Why no connection comes about, in our words: one clear error each, and never a password in it."""
+"""Failed connections: one clear error each, and never a password in it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECRET = "5ecret-canary"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[PostgresServer]:
-    """A server that asks for passwords, and one role that has one."""
+    """A server that asks for passwords, and a role with a password."""
     with PostgresServer(durable=False) as server:
         server.execute("create role ann login password '5ecret-canary'")
         server.execute("create role idle nologin")
@@ -52,7 +52,7 @@ def guarded() -> Iterator[PostgresServer]:
 
 @pytest.fixture(autouse=True)
 def _no_personal_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A developer's own PGPASSWORD or PGHOST is not asked."""
+    """A developer's own PGPASSWORD or PGHOST is not used."""
     for name in [name for name in os.environ if name.startswith("PG")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PGPASSFILE", os.devnull)
@@ -66,12 +66,12 @@ def nobodys_port() -> Iterator[int]:
 
 
 def whole_text(error: BaseException, log: pytest.LogCaptureFixture) -> str:
-    """Everything that anybody may come to see of an error."""
+    """Everything that may be shown of an error."""
     return "".join(traceback.format_exception(error)) + repr(error) + str(error) + log.text
 
 
 async def refusal(url: str, log: pytest.LogCaptureFixture) -> StepwellError:
-    """What every way to connect says, which is the same."""
+    """The error of every way to connect, which is the same."""
     address = parse_address(url)
     errors: list[StepwellError] = []
     log.set_level(logging.DEBUG)
@@ -102,7 +102,7 @@ async def refusal(url: str, log: pytest.LogCaptureFixture) -> StepwellError:
     return errors[0]
 
 
-async def test_a_wrong_password_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wrong_password_is_reported(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}-wrong@127.0.0.1:{guarded.port}/postgres", caplog)
 
     assert isinstance(error, StoreAccessError)
@@ -111,7 +111,7 @@ async def test_a_wrong_password_is_said(guarded: PostgresServer, caplog: pytest.
     assert "user and password" in error.fix
 
 
-async def test_no_password_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_password_is_reported(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann@127.0.0.1:{guarded.port}/postgres", caplog)
 
     assert isinstance(error, StoreAccessError)
@@ -119,7 +119,7 @@ async def test_no_password_is_said(guarded: PostgresServer, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("user", ["nobody_here", "idle", "banned", "bob"])
-async def test_a_user_that_is_not_let_in_is_said(
+async def test_a_rejected_user_is_reported(
     guarded: PostgresServer, user: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = await refusal(f"postgresql://{user}:{SECRET}@127.0.0.1:{guarded.port}/postgres", caplog)
@@ -129,57 +129,59 @@ async def test_a_user_that_is_not_let_in_is_said(
     assert user in error.why
 
 
-async def test_a_database_that_is_not_there_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_database_is_reported(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/nowhere", caplog)
 
     assert isinstance(error, StoreAccessError)
-    assert error.title == f"there is no database postgresql://127.0.0.1:{guarded.port}/nowhere"
+    assert error.title == f"the database postgresql://127.0.0.1:{guarded.port}/nowhere does not exist"
     assert "createdb" in error.fix
     assert guarded.execute("select count(*) from pg_database where datname = 'nowhere'") == [(0,)]
 
 
-async def test_a_database_that_one_may_not_enter_is_said(
+async def test_a_missing_right_to_connect_is_reported(
     guarded: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/closed", caplog)
 
     assert isinstance(error, StoreAccessError)
     assert "may not connect" in error.title
-    assert "grant connect" in error.fix
+    assert "the right connect" in error.fix
 
 
-async def test_a_server_without_encryption_is_said(guarded: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_without_encryption_is_reported(
+    guarded: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres?sslmode=require", caplog)
 
     assert isinstance(error, StoreAccessError)
-    assert "no encrypted connection" in error.title
+    assert "cannot make an encrypted connection" in error.title
     assert "sslmode" in error.fix
 
 
-async def test_a_host_that_is_not_there_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_host_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@nowhere.invalid/shop", caplog)
 
     assert isinstance(error, StoreUnavailableError)
-    assert "there is no such host" in error.title
+    assert "unknown host" in error.title
     assert "nowhere.invalid" in error.title
 
 
-async def test_a_port_where_nobody_answers_is_said(nobodys_port: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_without_a_server_is_reported(nobodys_port: int, caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{nobodys_port}/shop", caplog)
 
     assert isinstance(error, StoreUnavailableError)
-    assert error.title == f"nobody answers at postgresql://127.0.0.1:{nobodys_port}/shop"
+    assert error.title == f"no server answers at postgresql://127.0.0.1:{nobodys_port}/shop"
     assert "port" in error.fix
 
 
-async def test_a_socket_that_is_not_there_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_socket_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@/shop?host=/nowhere", caplog)
 
     assert isinstance(error, StoreUnavailableError)
-    assert "nobody answers" in error.title
+    assert "no server answers" in error.title
 
 
-async def test_a_port_where_somebody_else_answers_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_of_another_program_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()
@@ -206,7 +208,7 @@ async def test_a_port_where_somebody_else_answers_is_said(caplog: pytest.LogCapt
         "client_encoding=klingon",
     ],
 )
-async def test_an_option_with_a_value_that_it_cannot_have_is_said(
+async def test_an_option_with_an_invalid_value_is_reported(
     guarded: PostgresServer, option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres?{option}", caplog)
@@ -216,13 +218,13 @@ async def test_an_option_with_a_value_that_it_cannot_have_is_said(
     assert option.partition("=")[0] in error.why or "statement_timeout" in error.why
 
 
-async def test_a_port_that_cannot_be_one_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_port_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     error = await refusal(f"postgresql://ann:{SECRET}@127.0.0.1:99999/shop", caplog)
 
     assert isinstance(error, InvalidOptionError)
 
 
-def test_a_server_without_a_free_connection_is_said_to_have_none(guarded: PostgresServer) -> None:
+def test_a_server_without_free_connections_is_reported(guarded: PostgresServer) -> None:
     held = []
     address = parse_address(guarded.url())
     weak = parse_address(f"postgresql://ann:{SECRET}@127.0.0.1:{guarded.port}/postgres")
@@ -249,14 +251,14 @@ def test_nothing_is_kept_of_a_password_in_what_a_store_shows(guarded: PostgresSe
     connection.finish()
 
 
-def test_of_several_hosts_the_one_that_takes_writes_is_used() -> None:
+def test_of_several_hosts_the_server_that_accepts_writes_is_used() -> None:
     with PostgresServer() as primary:
         standby = primary.standby()
         try:
-            url = multi_host_url(standby, primary).partition("?")[0]  # without saying which one is wanted
+            url = multi_host_url(standby, primary).partition("?")[0]  # without naming the wanted server
             with open_connection(parse_address(url)) as connection:
                 assert connection.execute("select pg_is_in_recovery()").fetchone() == (False,)
-            with pytest.raises(StoreUnavailableError, match="takes writes") as caught:
+            with pytest.raises(StoreUnavailableError, match="accepts writes") as caught:
                 open_connection(parse_address(f"{multi_host_url(standby, standby)}"))
             assert "primary" in caught.value.fix
         finally:

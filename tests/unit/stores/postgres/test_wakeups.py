@@ -14,7 +14,7 @@ from stepwell.environment import system_environment
 from stepwell.ids import RunId
 from stepwell.stores.base.wakeups import Hint, HintKind
 from stepwell.stores.postgres.store import PostgresStore
-from stepwell.stores.postgres.wakeups import _spell
+from stepwell.stores.postgres.wakeups import _encode_messages
 from tests.servers.cleared import cleared_url
 
 
@@ -67,7 +67,7 @@ async def test_another_process_hears_of_a_start_and_of_an_end(here: PostgresStor
     await until(lambda: Hint(HintKind.ENDED, (RunId("r1"),)) in heard)
 
 
-async def test_nobody_hears_his_own_words_twice(here: PostgresStore, there: PostgresStore) -> None:
+async def test_a_process_does_not_get_its_own_notifications(here: PostgresStore, there: PostgresStore) -> None:
     mine, others = await _heard_by(here), await _heard_by(there)
 
     count = 0
@@ -111,7 +111,7 @@ async def test_a_listener_that_dies_is_noticed_counted_and_replaced(
 
 async def test_an_attempt_that_succeeds_sets_the_pause_between_attempts_back(there: PostgresStore, url: str) -> None:
     await _heard_by(there)
-    first = there.wakeups.again_seconds
+    first = there.wakeups.retry_seconds
 
     for _ in range(3):
         losses = there.wakeups.losses
@@ -123,7 +123,7 @@ async def test_an_attempt_that_succeeds_sets_the_pause_between_attempts_back(the
         while there.wakeups.losses == losses:  # noqa: ASYNC110  it has no event
             await asyncio.sleep(0.005)
         await until(lambda: there.wakeups.is_listening)
-        assert there.wakeups.again_seconds == first
+        assert there.wakeups.retry_seconds == first
 
 
 async def test_words_that_are_not_ours_only_make_one_look(there: PostgresStore, url: str) -> None:
@@ -139,7 +139,7 @@ def test_no_message_is_too_long_for_the_server() -> None:
     runs = {RunId(f"018bcfe5-6847-757f-9504-{n:012}"): None for n in range(1_000)}
     long = {RunId("r" * 9_000): None}
 
-    messages = list(_spell("me", {HintKind.ENDED: runs, HintKind.READY: runs, HintKind.MAIL: long}))
+    messages = list(_encode_messages("me", {HintKind.ENDED: runs, HintKind.READY: runs, HintKind.MAIL: long}))
 
     assert max(map(len, messages)) < 8_000
     assert b"".join(messages).count(b"018bcfe5") == 1_000

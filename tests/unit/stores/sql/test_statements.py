@@ -28,7 +28,7 @@ def test_statements_are_keyed_by_file_and_name_and_lose_their_comments(tmp_path:
     ["-- name: a\nselect 1;\n-- name: a\nselect 2;\n", "-- name: a\n-- only words\n", "select 1;\n"],
     ids=["twice", "empty", "nameless"],
 )
-def test_a_doubtful_statement_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_ambiguous_statement_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "runs.sql").write_text(text)
 
     with pytest.raises(ValueError, match=r"runs\.sql"):
@@ -42,7 +42,7 @@ def test_migrations_come_in_order(tmp_path: Path) -> None:
     assert load_migrations(tmp_path) == (Migration(1, "first", "a"), Migration(2, "more", "b"))
 
 
-def test_a_gap_between_migrations_is_refused(tmp_path: Path) -> None:
+def test_a_gap_between_migrations_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "0001_first.sql").write_text("a")
     (tmp_path / "0003_third.sql").write_text("c")
 
@@ -60,7 +60,7 @@ def test_only_what_is_missing_is_pending() -> None:
         pending_migrations(known, 3, where="x")
 
 
-def test_conditions_are_only_those_that_were_asked_for() -> None:
+def test_only_the_given_conditions_are_used() -> None:
     assert run_conditions(RunFilter(), None) == [("true", {})]
 
     [(text, parameters)] = run_conditions(RunFilter((RunStatus.COMPLETED,), workflow="w"), RunId("r9"))
@@ -70,7 +70,7 @@ def test_conditions_are_only_those_that_were_asked_for() -> None:
     assert parameters == {"status": RunStatus.COMPLETED, "workflow": "w", "before": "r9"}
 
 
-def test_each_status_is_asked_for_by_itself() -> None:
+def test_each_status_is_a_separate_query() -> None:
     wanted = (RunStatus.PAUSED, RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.PAUSED)
 
     assert run_conditions(RunFilter(wanted), None) == [

@@ -1,4 +1,4 @@
-"""Stores on a file of their own, with a clock moved by hand."""
+"""Stores on a file of their own, with a manual clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture
 async def open_store(environment: Environment, file: Path) -> AsyncIterator[OpenStore]:
-    """Opens stores, on the same file unless told otherwise, and closes them all in the end."""
+    """Opens stores, on the same file by default, and closes all of them at the end."""
     opened: list[SqliteStore] = []
 
     async def open_one(path: Path | None = None, **options: object) -> SqliteStore:

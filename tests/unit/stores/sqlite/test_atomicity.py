@@ -1,4 +1,4 @@
-"""A transition that fails at any of its statements leaves no trace, and can be made again."""
+"""A transition that fails at any of its statements changes nothing and can be repeated."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def whole(database: SqliteDatabase) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("act", list(ACTS))
-async def test_a_transition_that_crashes_at_any_statement_leaves_no_trace(
+async def test_a_transition_that_crashes_at_any_statement_changes_nothing(
     act: str, environment: Environment, clock: ManualClock
 ) -> None:
     database = SqliteDatabase(":memory:")

@@ -1,4 +1,4 @@
-"""Large payloads in the database: never later than what refers to them, and never in the event loop's way."""
+"""Large payloads in the database: durable before their references, and never blocking the event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_same_content_is_stored_once(open_store: OpenStore, file: Path
     assert stored(file) == [SMALL]
 
 
-async def test_large_ones_are_written_and_committed_beside_the_loop(
+async def test_large_blobs_are_written_and_committed_in_the_thread(
     open_store: OpenStore, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[tuple[str, str]] = []
@@ -83,7 +83,7 @@ async def test_large_ones_are_written_and_committed_beside_the_loop(
     assert threads == [("commit", threading.current_thread().name)]
 
 
-async def test_a_blob_that_could_not_be_written_goes_with_the_next_transaction(
+async def test_a_blob_that_could_not_be_written_is_written_by_the_next_transaction(
     open_store: OpenStore, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(SqliteDatabase(str(file)))
@@ -162,7 +162,7 @@ async def test_what_a_run_needs_again_is_read_from_the_database(tmp_path: Path) 
         assert await engine.result("k", timeout="60s") == 550_000
 
 
-def test_an_offload_without_meaning_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_offload_is_rejected(tmp_path: Path) -> None:
     bad: Any
     for bad in ("folder", 7, ""):
         with pytest.raises(InvalidOptionError, match="offload"):
@@ -232,7 +232,7 @@ async def read_all(file: Path) -> None:
         await store.close()
 
 
-def test_killed_at_any_point_no_row_refers_to_what_is_not_there(tmp_path: Path) -> None:
+def test_killed_at_any_point_no_row_refers_to_a_missing_blob(tmp_path: Path) -> None:
     file, rng = tmp_path / "shop.db", random.Random(7)
     for round in range(6):
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What an examination of a file finds: that a healthy one is fine, and each thing that is not, with a fix."""
+"""Examinations of a file: a healthy file is fine, and each defect is found, with a fix."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def execute(file: Path, statement: str) -> None:
     connection.close()
 
 
-def test_a_healthy_file_is_fine_and_left_as_it_is(environment: Environment, path: Path) -> None:
+def test_a_healthy_file_is_fine_and_not_changed(environment: Environment, path: Path) -> None:
     before = path.read_bytes()
     found = examine(environment, path)
 
@@ -75,7 +75,7 @@ def test_a_healthy_file_is_fine_and_left_as_it_is(environment: Environment, path
     assert [file.name for file in path.parent.iterdir()] == ["shop.db"]
 
 
-def test_a_file_that_is_not_there_is_one_finding_and_is_not_made(environment: Environment, tmp_path: Path) -> None:
+def test_a_missing_file_is_one_finding_and_is_not_created(environment: Environment, tmp_path: Path) -> None:
     found = examine(environment, tmp_path / "typo.db")
 
     assert list(found) == ["file"]
@@ -94,16 +94,16 @@ def test_a_file_that_others_may_use_is_a_warning(environment: Environment, path:
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(10, Verdict.FAIL), (100, Verdict.WARN), (1_000, Verdict.OK)])
-def test_little_space_is_said(
+def test_little_space_is_reported(
     environment: Environment, path: Path, monkeypatch: pytest.MonkeyPatch, free: int, verdict: Verdict
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(free * 1_048_576))
     found = examine(environment, path)["disk"]
 
-    assert (found.verdict, found.found) == (verdict, f"{free} MiB are free")
+    assert (found.verdict, found.found) == (verdict, f"{free} MiB free")
 
 
-def test_a_file_of_somebody_else_fails_and_is_left_alone(environment: Environment, tmp_path: Path) -> None:
+def test_a_foreign_file_fails_and_is_not_changed(environment: Environment, tmp_path: Path) -> None:
     letter, cats = tmp_path / "letter.db", tmp_path / "cats.db"
     letter.write_text("this is a letter and no database" * 40)
     execute(cats, "create table cats (name)")
@@ -173,28 +173,31 @@ async def test_workers_stranded_runs_orphans_and_the_backlog_are_found(environme
 
     found = examine(environment, path)
 
-    assert found["workers"].found.startswith("none alive, 1 with a lease that ran out (ann at 2023-11-14 22:13:20 UTC)")
-    assert "one that ended by itself has written why to its log (SW604)" in found["workers"].fix
+    assert found["workers"].found.startswith("none alive, 1 with an expired lease (ann at 2023-11-14 22:13:20 UTC)")
+    assert "a worker that stopped by itself logged the reason (SW604)" in found["workers"].fix
     assert found["stranded"].found == "2 runs are owned by workers that are gone"
     assert found["orphans"].verdict is Verdict.FAIL
     assert found["orphans"].found.endswith(": r2")
-    assert found["backlog"].found.startswith("1 run is due, the first of them since 600 s")
+    assert found["backlog"].found.startswith("1 run is due, the oldest for 600 s")
 
 
-async def test_runs_that_no_live_worker_knows_are_found(environment: Environment, path: Path) -> None:
+async def test_due_runs_that_no_live_worker_serves_are_found(environment: Environment, path: Path) -> None:
     store = SqliteStore(environment, path)
     await store.open()
     await store.runs.create(
         [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
     )
-    assert examine(environment, path)["served"].found == "no worker is alive to be asked what it knows"
+    assert examine(environment, path)["served"].found == "not checked: no worker is alive"
     await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(SECOND * 60), ("flow@1",)))
     found = examine(environment, path)["served"]
     await store.workers.register(NewWorker(Incarnation("w2"), "bob", Span(SECOND * 60), ("flow@7",)))
     both = examine(environment, path)["served"]
     await store.close()
 
-    assert (found.verdict, found.found) == (Verdict.WARN, "runs are due that no live worker knows: flow@7")
+    assert (found.verdict, found.found) == (
+        Verdict.WARN,
+        "no live worker serves these workflows, which have due runs: flow@7",
+    )
     assert both.verdict is Verdict.OK
 
 
@@ -209,7 +212,7 @@ def test_a_clock_behind_the_file_is_a_warning(environment: Environment, path: Pa
     assert speed in found.why
 
 
-async def test_growth_is_told_and_a_disk_that_will_soon_be_full_is_a_warning(
+async def test_growth_is_reported_and_a_disk_that_will_soon_be_full_is_a_warning(
     environment: Environment, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(environment, path)
@@ -218,12 +221,12 @@ async def test_growth_is_told_and_a_disk_that_will_soon_be_full_is_a_warning(
     await store.close()
     found = examine(environment, path)["size"]
     assert found.verdict is Verdict.OK
-    assert "about 4 runs; 3 of them of the last day" in found.found
+    assert "about 4 runs; 3 of them in the last day" in found.found
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(path.stat().st_size * 3))
     full = examine(environment, path)["size"]
     assert full.verdict is Verdict.WARN
-    assert full.found.endswith("the disk is full in about 4 days")
+    assert full.found.endswith("the disk will be full in about 4 days")
 
 
 async def test_a_long_backlog_is_not_counted_to_its_end(

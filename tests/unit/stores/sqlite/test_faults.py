@@ -1,4 +1,4 @@
-"""Each of the driver's errors has one meaning for who uses the store."""
+"""Each error of the driver becomes one error of the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from stepwell.stores.sqlite.faults import translate, translated
         (apsw.PermissionsError, StoreNotWritableError),
     ],
 )
-def test_an_error_of_the_driver_is_said_in_our_words(driver: type[apsw.Error], ours: type[StepwellError]) -> None:
+def test_every_error_of_the_driver_is_translated(driver: type[apsw.Error], ours: type[StepwellError]) -> None:
     with pytest.raises(ours) as caught, translated("some/runs.db"):
         raise driver("words of the driver")
 
@@ -41,7 +41,7 @@ def test_an_error_of_the_driver_is_said_in_our_words(driver: type[apsw.Error], o
     assert isinstance(caught.value.__cause__, driver)
 
 
-def test_every_error_says_why_and_those_with_a_remedy_name_it() -> None:
+def test_every_error_has_a_reason_and_a_fix_if_there_is_one() -> None:
     for driver in (apsw.BusyError, apsw.FullError, apsw.NotADBError, apsw.CantOpenError):
         error = translate(driver("x"), "runs.db")
         assert error.why

@@ -1,4 +1,4 @@
-"""Opening files: ours, others', broken ones, and those that cannot be written."""
+"""Opening files: ours, foreign, broken and read-only ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def _refused(environment: Environment, file: Path) -> Exception:
 
 
 @pytest.mark.parametrize("content", [b"hello, this is not a database" * 100, b"SQLite format 3\x00" + b"\x07" * 4080])
-async def test_a_file_that_is_no_database_is_refused_and_left_alone(
+async def test_a_file_that_is_not_a_database_is_rejected_and_not_changed(
     environment: Environment, file: Path, content: bytes
 ) -> None:
     _make(file, content)
@@ -88,7 +88,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("mark", [0, 7])
-async def test_a_database_of_another_program_is_refused_and_left_alone(
+async def test_a_database_of_another_program_is_rejected_and_not_changed(
     environment: Environment, file: Path, mark: int
 ) -> None:
     connection = apsw.Connection(str(file))
@@ -99,7 +99,7 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(
     assert isinstance(await _refused(environment, file), ForeignFileError)
 
 
-async def test_a_database_of_a_newer_stepwell_is_refused_with_both_versions(
+async def test_a_database_of_a_newer_stepwell_is_rejected_with_both_versions(
     environment: Environment, file: Path
 ) -> None:
     connection = apsw.Connection(str(file))
@@ -114,7 +114,7 @@ async def test_a_database_of_a_newer_stepwell_is_refused_with_both_versions(
     assert str(MIGRATIONS[-1].number) in error.title
 
 
-async def test_an_empty_file_is_taken(open_store: OpenStore, file: Path) -> None:
+async def test_an_empty_file_is_used(open_store: OpenStore, file: Path) -> None:
     _make(file, b"", 0o644)
 
     store = await open_store()
@@ -123,19 +123,19 @@ async def test_an_empty_file_is_taken(open_store: OpenStore, file: Path) -> None
     assert oct(_mode(file)) == "0o644"
 
 
-async def test_a_folder_that_cannot_be_made_is_said(environment: Environment, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_reported(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
 
     with pytest.raises(StoreNotWritableError, match="taken"):
         await SqliteStore(environment, tmp_path / "taken" / "runs.db").open()
 
 
-async def test_a_folder_instead_of_a_file_is_said(environment: Environment, tmp_path: Path) -> None:
+async def test_a_folder_instead_of_a_file_is_reported(environment: Environment, tmp_path: Path) -> None:
     with pytest.raises(StoreNotWritableError):
         await SqliteStore(environment, tmp_path).open()
 
 
-async def test_a_store_that_is_not_open_says_so(environment: Environment, file: Path) -> None:
+async def test_using_a_closed_store_is_an_error(environment: Environment, file: Path) -> None:
     store = SqliteStore(environment, file)
 
     with pytest.raises(Exception, match="not open"):

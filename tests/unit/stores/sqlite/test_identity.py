@@ -1,4 +1,4 @@
-"""A file that is deleted, renamed or replaced under an open store: nothing more is acknowledged."""
+"""A file that is deleted, renamed or replaced under an open store: no later write is acknowledged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rename(file: Path) -> None:
 
 
 def replace(file: Path) -> None:
-    """As somebody does who puts a backup in its place."""
+    """As an operator does who restores a backup by hand."""
     copy = file.with_name("copy.db")
     shutil.copyfile(file, copy)
     copy.replace(file)
@@ -96,7 +96,7 @@ async def test_a_link_that_points_to_another_file_is_noticed(open_store: OpenSto
 
 
 @pytest.mark.parametrize("suffixes", [("-wal",), ("-wal", "-shm")])
-async def test_what_was_acknowledged_outlives_a_deleted_log(file: Path, suffixes: tuple[str, ...]) -> None:
+async def test_acknowledged_commits_survive_a_deleted_log(file: Path, suffixes: tuple[str, ...]) -> None:
     store = SqliteStore(system_environment(), file)
     await store.open()
     await store.runs.create([new_run("r1")])
@@ -112,7 +112,7 @@ async def test_what_was_acknowledged_outlives_a_deleted_log(file: Path, suffixes
     await again.close()
 
 
-async def test_the_log_of_the_file_that_took_the_place_is_left_alone(file: Path) -> None:
+async def test_the_log_of_a_replacing_file_is_not_changed(file: Path) -> None:
     store = SqliteStore(system_environment(), file)
     await store.open()
     await store.runs.create([new_run("r1")])
@@ -132,7 +132,7 @@ async def test_the_log_of_the_file_that_took_the_place_is_left_alone(file: Path)
     connection.close()
 
 
-def test_names_that_have_not_changed_are_not_looked_at_one_by_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_names_are_not_checked_one_by_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_bytes(b"")
     files, later = OpenFiles(str(file)), ManualClock(Instant(SystemClock().now() + 3_600_000_000))
     files.check(later)

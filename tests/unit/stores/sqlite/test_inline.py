@@ -1,4 +1,4 @@
-"""In memory, without threads, several handles on one database: the arrangement of simulations passes the suite too."""
+"""In memory, without threads, several handles on one database: the setup of simulations passes the suite too."""
 
 from __future__ import annotations
 

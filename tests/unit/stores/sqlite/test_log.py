@@ -1,4 +1,4 @@
-"""The write-ahead log has its length early, and nothing else is different."""
+"""The write-ahead log gets its length early, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _start(store: SqliteStore, first: int, count: int) -> None:
         await store.runs.create([new_run(f"r{number}")])
 
 
-async def test_after_a_few_commits_the_log_is_as_long_as_it_will_be(open_store: OpenStore, file: Path) -> None:
+async def test_after_a_few_commits_the_log_has_its_full_length(open_store: OpenStore, file: Path) -> None:
     store = await open_store(runner=Writer(SqliteDatabase(str(file))))
     await _start(store, 0, LENGTHEN_AFTER_COMMITS - 2)
     short = _log_bytes(file)
@@ -40,7 +40,7 @@ async def test_after_a_few_commits_the_log_is_as_long_as_it_will_be(open_store: 
     assert found == (LENGTHEN_AFTER_COMMITS + 12,)
 
 
-def test_nothing_is_left_of_what_lengthened_it(file: Path) -> None:
+def test_lengthening_the_log_leaves_no_rows(file: Path) -> None:
     connection = open_writer(str(file), "FULL")
     before = connection.pragma("page_count"), connection.pragma("cache_size"), connection.total_changes()
     lengthen(connection, str(file))
@@ -52,7 +52,7 @@ def test_nothing_is_left_of_what_lengthened_it(file: Path) -> None:
     assert not connection.in_transaction
 
 
-def test_a_log_that_is_long_enough_stays_as_it_is(file: Path) -> None:
+def test_a_log_that_is_long_enough_is_not_changed(file: Path) -> None:
     connection = open_writer(str(file), "FULL")
     lengthen(connection, str(file))
     length, changes = _log_bytes(file), connection.total_changes()
@@ -61,13 +61,13 @@ def test_a_log_that_is_long_enough_stays_as_it_is(file: Path) -> None:
     assert (_log_bytes(file), connection.total_changes()) == (length, changes)
 
 
-def test_a_process_that_dies_meanwhile_leaves_a_database_as_it_was(file: Path, tmp_path: Path) -> None:
+def test_a_process_that_dies_while_lengthening_changes_nothing(file: Path, tmp_path: Path) -> None:
     connection, left = open_writer(str(file), "FULL"), tmp_path / "left" / file.name
     left.parent.mkdir()
     connection.execute("update stepwell_meta set value = 7 where name = 'armed'")
 
     def die() -> None:
-        for suffix in ("", "-wal"):  # what others find; the memory that connections share is gone
+        for suffix in ("", "-wal"):  # what other processes find; the shared memory is gone
             shutil.copyfile(f"{file}{suffix}", f"{left}{suffix}")
 
     connection.set_rollback_hook(die)
@@ -80,7 +80,7 @@ def test_a_process_that_dies_meanwhile_leaves_a_database_as_it_was(file: Path, t
     assert found.pragma("integrity_check") == "ok"
 
 
-async def test_who_finds_the_database_locked_goes_on_with_a_short_log(open_store: OpenStore, file: Path) -> None:
+async def test_a_locked_database_keeps_its_short_log(open_store: OpenStore, file: Path) -> None:
     database = SqliteDatabase(str(file))
     store = await open_store(runner=Writer(database))
     await _start(store, 0, 2)

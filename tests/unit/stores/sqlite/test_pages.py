@@ -1,4 +1,4 @@
-"""What the hot transitions write: each page of the log costs about as much as a statement."""
+"""The pages that hot transitions write: each page of the log costs about as much as a statement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def scene(open_store: OpenStore, clock: ManualClock, database: SqliteDatab
 
 @pytest.fixture
 def pages(database: SqliteDatabase) -> Pages:
-    """How many pages go into the log meanwhile."""
+    """How many pages are written to the log meanwhile."""
 
     async def count(work: Awaitable[object]) -> int:
         before, _ = database.connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
@@ -48,7 +48,7 @@ async def test_a_step_writes_its_entry_and_its_run(scene: Scene, pages: Pages) -
     turn = await scene.begin("r1")
     await turn.record("first")
 
-    assert await pages(turn.record("second")) == 3  # and a new name, which a step that is repeated does not have
+    assert await pages(turn.record("second")) == 3  # and a new name, which a repeated step does not have
 
 
 async def test_a_signal_that_wakes_a_run_does_not_make_it_due_first(scene: Scene, pages: Pages) -> None:

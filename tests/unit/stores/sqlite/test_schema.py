@@ -1,4 +1,4 @@
-"""The schema says what the model says, and hot statements use its indexes."""
+"""The schema agrees with the model, and hot statements use its indexes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_all_migrations_together_make_the_schema_file(migrated: apsw.Connection)
 
 
 def test_every_object_has_our_prefix(migrated: apsw.Connection) -> None:
-    # SQLite's own: where it remembers the numbers that are never used again.
+    # SQLite's own table of the numbers that are never reused.
     assert [name for name in _objects(migrated) if not name.startswith("stepwell_")] == ["sqlite_sequence"]
 
 
@@ -53,7 +53,7 @@ def test_the_statuses_are_those_of_the_model(migrated: apsw.Connection) -> None:
 
 @pytest.mark.parametrize("table", ["runs", "payloads", "entries", "names", "waits", "signals", "attempts", "cursors"])
 def test_no_check_of_a_row_that_commits_write_has_a_list(migrated: apsw.Connection, table: str) -> None:
-    # SQLite fills a table in memory with it for every row that it checks.
+    # SQLite would build a table in memory for every row that it checks.
     assert " in (" not in _objects(migrated)[f"stepwell_{table}"]
 
 
@@ -106,7 +106,7 @@ def _plan(connection: apsw.Connection, text: str) -> list[str]:
         ("entries.list", "PRIMARY KEY (run=?)"),
         ("entries.trim", "PRIMARY KEY (run=? AND location>? AND location<?)"),
         ("signals.list_pending", "stepwell_signals_mailbox (run=?)"),
-        ("signals.find_twin", "stepwell_signals_dedup (run=? AND name=? AND dedup_key=?)"),
+        ("signals.find_duplicate", "stepwell_signals_dedup (run=? AND name=? AND dedup_key=?)"),
         ("signals.find_held", "stepwell_signals_held (key=?)"),
         ("outbox.list_due", "stepwell_outbox_due (sink=? AND next_at>? AND next_at<?)"),
         ("outbox.next_due", "stepwell_outbox_due (sink=? AND next_at>?)"),
@@ -151,7 +151,7 @@ def test_a_listing_by_status_reads_only_those_runs(migrated: apsw.Connection) ->
     assert [line for line in plan if "TEMP B-TREE" in line] == []
 
 
-def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in_the_whole_table(
+def test_conditions_without_an_index_search_the_newest_runs_and_then_the_whole_table(
     migrated: apsw.Connection,
 ) -> None:
     where = RunFilter(conditions=(Condition(Field.KEY, (("", "k"),)),))
@@ -168,7 +168,7 @@ def test_what_no_index_knows_is_looked_for_among_the_newest_in_order_and_then_in
 @pytest.mark.parametrize("before", [None, RunId("r")])
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("by", [SortKey.CREATED, SortKey.STARTED, SortKey.ENDED, SortKey.TOOK])
-def test_an_order_by_time_is_a_range_of_an_index_and_a_sort_of_what_has_not_ended(
+def test_an_order_by_time_uses_an_index_and_sorts_unfinished_runs(
     migrated: apsw.Connection, by: SortKey, descending: bool, before: RunId | None
 ) -> None:
     where = RunFilter(order=Order(by, descending))
@@ -192,7 +192,9 @@ def test_an_order_by_time_is_a_range_of_an_index_and_a_sort_of_what_has_not_ende
         RunFilter(conditions=(Condition(Field.VERSION, (("<", "7"),)),)),
     ],
 )
-def test_what_few_runs_are_of_is_found_in_the_index_of_definitions(migrated: apsw.Connection, where: RunFilter) -> None:
+def test_a_workflow_with_few_runs_is_found_in_the_index_of_definitions(
+    migrated: apsw.Connection, where: RunFilter
+) -> None:
     [(condition, _)] = run_conditions(where, None)
     _, (more, order, _) = run_searches(where, None)
 
@@ -221,12 +223,12 @@ def test_a_condition_on_a_time_is_a_range_of_an_index(migrated: apsw.Connection,
         RunFilter(parent=RunId("r")),
     ],
 )
-def test_what_an_index_knows_is_looked_for_once(where: RunFilter) -> None:
+def test_conditions_with_an_index_are_searched_once(where: RunFilter) -> None:
     assert run_searches(where, None) == [Search("true", "run_id desc")]
 
 
 @pytest.mark.parametrize("before", [None, RunId("r")])
-def test_the_runs_of_a_workflow_are_looked_for_in_an_order_by_time_and_then_by_their_definition(
+def test_runs_of_a_workflow_are_searched_by_time_and_then_by_definition(
     migrated: apsw.Connection, before: RunId | None
 ) -> None:
     where = RunFilter(workflow="w", order=Order(SortKey.TOOK))

@@ -1,4 +1,4 @@
-"""A sealed file: callers' connections and large payloads are refused too, and knowing of the seal costs nothing."""
+"""A sealed file: callers' connections and large payloads are rejected too, and checking the seal costs nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stepwell.virtual.clock import ManualClock
 
 
 class Opened:
-    """One handle on a file, as a process has it."""
+    """One handle on a file, like that of a process."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
@@ -78,7 +78,7 @@ async def test_a_large_payload_waits_until_the_file_is_open_again(here: Opened, 
     assert there.store.blobs.get(name) == content
 
 
-async def test_commits_of_one_process_do_not_look_for_a_seal(here: Opened, there: Opened) -> None:
+async def test_consecutive_commits_of_one_process_do_not_read_the_seal(here: Opened, there: Opened) -> None:
     await here.scene.register()
     turn = await here.scene.begin("r1")
     await turn.commit(names=("a", "b", "c"))
@@ -93,10 +93,10 @@ async def test_commits_of_one_process_do_not_look_for_a_seal(here: Opened, there
         await turn.commit(entries=(step(n + 1, place(n)),))
 
     assert SQL["entries.append"] in looks
-    assert looks.count(SQL["meta.heed"]) == 0
+    assert looks.count(SQL["meta.read_state"]) == 0
     await there.scene.create("r2")
     await turn.commit()
-    assert looks.count(SQL["meta.heed"]) == 1
+    assert looks.count(SQL["meta.read_state"]) == 1
     here.database.connection.exec_trace = None
 
 

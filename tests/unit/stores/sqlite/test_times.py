@@ -19,7 +19,7 @@ async def _instants(store: SqliteStore, *run_ids: str) -> list[int]:
     return [run.created_at for run in await store.views.find_many(run_ids) if run is not None]
 
 
-async def test_time_goes_on_above_what_was_written_before_a_restart(
+async def test_time_continues_above_stored_instants_after_a_restart(
     environment: Environment, clock: ManualClock, file: Path
 ) -> None:
     store = SqliteStore(environment, file)
@@ -71,7 +71,7 @@ async def test_the_floor_is_not_written_with_every_commit(open_store: OpenStore,
     assert later == at_once + 1
 
 
-async def test_a_process_that_only_reads_hears_of_later_instants(open_store: OpenStore, clock: ManualClock) -> None:
+async def test_a_process_that_only_reads_learns_of_later_instants(open_store: OpenStore, clock: ManualClock) -> None:
     one, two = await open_store(), await open_store()
     clock.advance("1h")
     await one.runs.create([new_run("r1")])
@@ -147,7 +147,7 @@ async def test_processes_on_one_file_agree_about_the_time_while_the_clock_is_beh
     assert abs(instants[-1] - before - 400_000) <= EXCESS
 
 
-async def test_time_goes_on_between_two_processes_of_one_boot(
+async def test_time_continues_between_two_processes_of_one_boot(
     environment: Environment, clock: ManualClock, open_store: OpenStore, file: Path
 ) -> None:
     first = SqliteStore(environment, file)
@@ -162,7 +162,7 @@ async def test_time_goes_on_between_two_processes_of_one_boot(
     assert abs(later.now() - before - 60_000_000) <= EXCESS
 
 
-async def test_after_a_boot_time_goes_on_above_everything_that_was_shown(
+async def test_after_a_boot_time_continues_above_all_shown_instants(
     open_store: OpenStore, clock: ManualClock, environment: Environment, file: Path
 ) -> None:
     first = SqliteStore(environment, file)

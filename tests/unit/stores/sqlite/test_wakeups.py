@@ -1,4 +1,4 @@
-"""Hearing of other processes."""
+"""Hints for changes by other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def _hear(store: SqliteStore, kind: HintKind) -> None:
     stop()
 
 
-async def test_what_another_handle_writes_is_heard(open_store: OpenStore) -> None:
+async def test_a_write_of_another_handle_sends_a_hint(open_store: OpenStore) -> None:
     one, two = await open_store(), await open_store()
     listening = asyncio.ensure_future(_hear(two, HintKind.CHANGED))
     await asyncio.sleep(0)
@@ -27,7 +27,7 @@ async def test_what_another_handle_writes_is_heard(open_store: OpenStore) -> Non
     await listening
 
 
-async def test_what_this_handle_writes_is_no_change_from_elsewhere(open_store: OpenStore) -> None:
+async def test_an_own_write_does_not_count_as_a_change_of_others(open_store: OpenStore) -> None:
     store = await open_store()
     heard: list[Hint] = []
     store.wakeups.listen(heard.append)
@@ -39,7 +39,7 @@ async def test_what_this_handle_writes_is_no_change_from_elsewhere(open_store: O
     assert {hint.kind for hint in heard} == {HintKind.READY}
 
 
-async def test_nobody_is_watched_while_nobody_listens(open_store: OpenStore) -> None:
+async def test_the_counter_is_not_polled_without_listeners(open_store: OpenStore) -> None:
     store = await open_store()
     asked = 0
 

@@ -38,7 +38,7 @@ async def store(open_store: OpenStore, writer: Writer) -> SqliteStore:
     return await open_store(runner=writer)
 
 
-async def test_what_is_asked_for_together_is_one_commit(store: SqliteStore, writer: Writer) -> None:
+async def test_concurrent_writes_share_one_commit(store: SqliteStore, writer: Writer) -> None:
     before = writer.database.commits
 
     await asyncio.gather(*(store.runs.create([new_run(f"r{n}")]) for n in range(200)))
@@ -47,13 +47,13 @@ async def test_what_is_asked_for_together_is_one_commit(store: SqliteStore, writ
     assert await store.views.find("r199") is not None
 
 
-async def test_what_is_asked_for_meanwhile_shares_the_next_commit(open_store: OpenStore, file: Path) -> None:
+async def test_writes_during_a_commit_share_the_next_one(open_store: OpenStore, file: Path) -> None:
     writer = Writer(SqliteDatabase(str(file)), quick_seconds=0.0)
     store = await open_store(runner=writer)
     before = writer.database.commits
     first = asyncio.ensure_future(store.runs.create([new_run("first")]))
     await asyncio.sleep(0)
-    await asyncio.sleep(0)  # its transaction is on the way to the disk now
+    await asyncio.sleep(0)  # its transaction is being written to disk now
 
     await asyncio.gather(*(store.runs.create([new_run(f"r{n}")]) for n in range(50)))
 
@@ -72,7 +72,7 @@ async def test_one_caller_in_sequence_pays_one_commit_each(store: SqliteStore, w
 
 @pytest_asyncio.fixture
 async def rounds() -> AsyncIterator[Callable[[], int]]:
-    """How many rounds the loop has made, as somebody sees it who is always ready."""
+    """How many rounds the loop has made, counted by a callback that is always ready."""
     made = 0
 
     async def count() -> None:
@@ -86,34 +86,34 @@ async def rounds() -> AsyncIterator[Callable[[], int]]:
     counting.cancel()
 
 
-async def test_a_write_that_nobody_could_share_does_not_wait_for_the_loop(store: SqliteStore, writer: Writer) -> None:
+async def test_a_write_that_cannot_be_shared_does_not_wait_for_the_loop(store: SqliteStore, writer: Writer) -> None:
     looked: list[int] = []
     await store.runs.create([new_run("first")])
-    asyncio.get_running_loop().call_later(0, looked.append, 1)  # with the next round, and it makes nobody ready before
+    asyncio.get_running_loop().call_later(0, looked.append, 1)  # runs in the next round; no callback is ready before
     await store.runs.create([new_run("second")])
     is_inline = writer._quick_seconds > 0
     assert bool(looked) is not is_inline
 
     for n in range(20):
         await store.runs.create([new_run(f"r{n}")])
-    assert looked  # timers are looked at, though nobody waited
+    assert looked  # timers are polled, although no caller waited
 
 
-async def test_whoever_writes_on_and_on_gives_way_to_others(store: SqliteStore, rounds: Callable[[], int]) -> None:
+async def test_continuous_writes_yield_to_other_callbacks(store: SqliteStore, rounds: Callable[[], int]) -> None:
     for n in range(40):
         await store.runs.create([new_run(f"r{n}")])
 
     assert rounds() >= 20
 
 
-async def test_whoever_reads_on_and_on_gives_way_to_others(store: SqliteStore, rounds: Callable[[], int]) -> None:
+async def test_continuous_reads_yield_to_other_callbacks(store: SqliteStore, rounds: Callable[[], int]) -> None:
     before = rounds()
     for _ in range(1_000):
         await store.views.find("nobody")
     assert rounds() > before
 
 
-async def test_those_who_come_together_share_after_one_that_did_not_wait(store: SqliteStore, writer: Writer) -> None:
+async def test_concurrent_writes_share_a_commit_after_an_immediate_one(store: SqliteStore, writer: Writer) -> None:
     for n in range(6):
         await store.runs.create([new_run(f"lone{n}")])
         await asyncio.sleep(0)
@@ -140,7 +140,7 @@ async def test_work_before_a_commit_does_not_make_the_disk_look_slow(
     assert writer._is_quick
 
 
-async def test_an_operation_that_raises_hurts_no_other(store: SqliteStore, writer: Writer) -> None:
+async def test_an_operation_that_raises_does_not_affect_others(store: SqliteStore, writer: Writer) -> None:
     def write_then_raise(tx: Transaction) -> None:
         tx.definition("trace", 1, 0)
         raise KeyError("mine")
@@ -195,8 +195,8 @@ async def test_a_caller_that_gives_up_in_the_middle_does_not_stop_the_writer(ope
     assert await store.views.find("r1") is not None
 
 
-async def test_closing_finishes_what_was_asked_for(environment: Environment, file: Path, writer: Writer) -> None:
-    before = threading.enumerate()  # a store whose loop ended under it keeps its thread
+async def test_closing_finishes_pending_writes(environment: Environment, file: Path, writer: Writer) -> None:
+    before = threading.enumerate()  # a store whose loop has ended keeps its thread
     store = SqliteStore(environment, file, runner=writer)
     await store.open()
     calls = [asyncio.ensure_future(store.runs.create([new_run(f"r{n}")])) for n in range(20)]
@@ -220,7 +220,9 @@ async def test_a_store_can_be_opened_again(environment: Environment, file: Path)
         await store.close()
 
 
-async def test_a_full_disk_fails_whole_and_work_goes_on_with_space(store: SqliteStore, writer: Writer) -> None:
+async def test_a_full_disk_fails_the_whole_write_and_work_continues_with_space(
+    store: SqliteStore, writer: Writer
+) -> None:
     await store.runs.create([new_run("r1")])
     connection = writer.database.connection
     connection.pragma("max_page_count", connection.pragma("page_count"))
@@ -237,7 +239,7 @@ async def test_a_full_disk_fails_whole_and_work_goes_on_with_space(store: Sqlite
     assert len(run.input) == 100_000
 
 
-async def test_a_lock_held_elsewhere_is_waited_for_beside_the_loop(store: SqliteStore, file: Path) -> None:
+async def test_waiting_for_a_lock_does_not_block_the_loop(store: SqliteStore, file: Path) -> None:
     holder = apsw.Connection(str(file))
     holder.execute("begin immediate")
     call = asyncio.ensure_future(store.runs.create([new_run("r1")]))
@@ -291,7 +293,7 @@ async def test_large_reads_see_what_was_just_written(store: SqliteStore, environ
     assert [entry.seq for entry in history.entries] == list(range(1, 2_001))
 
 
-async def test_a_caller_who_blocks_the_loop_for_the_lock_gets_it(tmp_path: Path) -> None:
+async def test_a_caller_that_blocks_the_loop_gets_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     store = SqliteStore(system_environment(), path)
     await store.open()
@@ -316,7 +318,7 @@ async def test_a_caller_who_blocks_the_loop_for_the_lock_gets_it(tmp_path: Path)
 def test_a_store_that_was_interrupted_anywhere_in_a_write_can_be_closed(
     file: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """As by a second Ctrl-C, which no loop catches: it comes out of it, and whoever waits is told."""
+    """As by a second Ctrl-C, which no loop catches: it leaves the loop, and waiting callers get an error."""
     writer = Writer(SqliteDatabase(str(file)))
     store = SqliteStore(system_environment(), str(file), runner=writer)
     told: list[BaseException] = []

@@ -1,6 +1,6 @@
--- Repairs: amendments of a run's record, and forks of it.
+-- Repairs: amendments of a run's history, and forks.
 
--- Let a child stand where its parent does not look for it, and stop it.
+-- Move a child to a location where its parent does not look, and cancel it.
 create function {f}.drop_child(p_now bigint, p_child jsonb, p_announce jsonb) returns void language plpgsql volatile as $$
 declare
     c record;
@@ -20,7 +20,7 @@ begin
     perform {f}.cancel_family(p_now, c.id, true, 'its parent was rewound', p_announce);
 end $$;
 
--- What is recorded of the run, but for its waits.
+-- Change the recorded history of the run, except its waits.
 create function {f}.rewrite(p_run bigint, a jsonb) returns void language plpgsql volatile as $$
 begin
     perform {f}.append_names(p_run, a->{Amendment.names});
@@ -31,7 +31,7 @@ begin
     delete from {t}.progress
     where run = p_run and location in (select {f}.unb64(l) from jsonb_array_elements_text(a->{Amendment.ended_progress}) as l);
     insert into {t}.attempts (run, location, number, at, failure, next_at)
-    -- One statement writes a row once: of several outcomes of an attempt the last one counts.
+    -- A statement can write a row only once: of several outcomes of an attempt, the last one counts.
     select distinct on (one->>{Attempt.location}, one->{Attempt.number})
         p_run, {Attempt.* from one}
     from jsonb_array_elements(a->{Amendment.attempts}) with ordinality as x (one, place)

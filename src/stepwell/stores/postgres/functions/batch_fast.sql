@@ -1,9 +1,10 @@
--- The short way for what is asked together and is as simple as most: runs that start, go on, wait and complete. Each does for all
--- of them at once what the general transition would do for one after the other; what is not so simple is left to that.
+-- The fast path for batches of simple requests: runs that start, continue, wait and complete. Each function does for
+-- all runs at once what the general transition would do for one after the other; requests that are not simple are left
+-- to that.
 
--- Add runs without keys, parents, delays and priorities, and claim them as far as the quota goes. The time, if all of them are
--- claimed, which says all there is to know of them; else what `create_runs` answers. Null, and nothing is written, if one of
--- them is not so simple.
+-- Add runs without keys, parents, delays and priorities, and claim as many as the quota allows. If all are claimed, the
+-- answer is only the time, from which the caller derives the rest; else it is that of `create_runs`. Null, and nothing
+-- is written, if a run is not that simple.
 create function {f}.create_batch(p_now bigint, p_runs jsonb, p_ids text[], q {f}.quota) returns text
 language plpgsql volatile as $$
 declare
@@ -24,7 +25,7 @@ begin
     then
         return null;
     end if;
-    -- Their numbers are taken first: to find each run again by its id, the planner would compare all with all.
+    -- Numbers are assigned first: to find each run again by its id, the planner would compare all with all.
     with new as materialized (
         select
             nextval(v_numbers) as id, place, new->>{NewRun.run_id} as run_id, new->>{NewRun.workflow} as workflow,
@@ -39,7 +40,7 @@ begin
             coalesce(workflow || '@' || version = any (q.served), false) as is_served
         from (select distinct workflow, version from new) as d
     ),
-    -- In their order, as long as there is room.
+    -- In their order, while there is room.
     planned as materialized (
         select new.*, d.definition,
             d.is_served and count(*) filter (where d.is_served) over (order by new.place) <= q.room as is_claimed
@@ -83,8 +84,8 @@ begin
     return v_created;
 end $$;
 
--- Commits that have nothing behind their entries, all at once; [run_id, revision] of each that was applied. What is missing was
--- not as it should be, and is for `apply` to judge.
+-- Apply commits that have only entries, all at once. Returns [run_id, revision] of each commit that was applied. Runs
+-- of the missing ones were not in the expected state; `apply` judges these commits.
 create function {f}.advance(p_now bigint, p_seen bigint, p_commits jsonb) returns text language plpgsql volatile as $$
 declare
     v_advanced text;
@@ -96,11 +97,11 @@ begin
                 c->{Commit.names} as names, c->{Commit.entries} as entries
         from jsonb_array_elements(p_commits) as c
     ),
-    -- One look-up for each, whatever the planner thinks of their number: it would rather read all runs that are running.
+    -- One look-up for each, whatever the planner estimates: it would rather read all running runs.
     sought as materialized (
         select (select r.id from {t}.runs as r where r.run_id = c.run_id) as id, c.* from c order by 1
     ),
-    -- `+ 0`: in a database without statistics the planner would find each by its owner, among all that one worker has.
+    -- `+ 0`: in a database without statistics the planner would search each among all runs of one worker.
     owned as materialized (
         select s.*
         from sought as s
@@ -138,9 +139,9 @@ begin
     return v_advanced;
 end $$;
 
--- Move runs by commits that have entries and at most one signal that was read besides: to their completion, or to wait for
--- signals and timers. [run_id, revision, is_awake] of each that is as simple as it looks; the others are for `apply` to judge,
--- which has locked all of them.
+-- Apply commits that complete their run, or make it wait for signals and timers, and have otherwise only entries and at
+-- most one consumed signal. Returns [run_id, revision, is_awake] of each commit that is simple enough; `apply`, which
+-- has locked all runs, judges the others.
 create function {f}.move_batch(p_now bigint, p_commits jsonb) returns text language plpgsql volatile as $$
 declare
     v_moved text;
@@ -155,12 +156,12 @@ begin
                 c->{Commit.move}->>{Move.kind} = 'park' as is_park, c->{Commit.move} as move
         from jsonb_array_elements(p_commits) as c
     ),
-    -- One look-up for each, and by its number: see `advance`.
+    -- One look-up for each, by number: see `advance`.
     sought as materialized (
         select (select r.id from {t}.runs as r where r.run_id = c.run_id) as id, c.* from c order by 1
     ),
-    -- Each question is asked of each run by itself: joined, they would be answered by reading whole tables. Counted where there
-    -- are few: a table that was empty when this was planned would be read from its beginning to find the first.
+    -- One subquery per run: as joins, they would read whole tables. They count where there are few rows: a table that
+    -- was empty when this was planned would be read from its beginning to find the first row.
     owned as materialized (
         select s.*, case when s.is_park then least((s.move->>{Park.wake_at})::bigint, r.deadline_at) end as wake_at
         from sought as s
@@ -197,7 +198,7 @@ begin
                 )
             )
     ),
-    -- What has come for a wait already: nothing is lost between looking and parking.
+    -- Whether a wait is satisfied already, so that nothing is lost between the check and the move.
     planned as materialized (
         select o.*,
             case
@@ -273,7 +274,7 @@ begin
     return v_moved;
 end $$;
 
--- The commits that are not among those that were written, in their order.
+-- The commits that were not written, in their order.
 create function {f}.list_missing(p_commits jsonb, p_written text) returns jsonb language plpgsql immutable as $$
 begin
     if json_array_length(p_written::json) = jsonb_array_length(p_commits) then

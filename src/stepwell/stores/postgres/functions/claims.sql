@@ -1,7 +1,7 @@
--- How much a claimant may still take within one transition; without a live lease, nothing.
+-- How many runs a claimant may still take within one transition; without a live lease, none.
 create type {f}.quota as (owner bigint, room int, served text[], is_ranked boolean);
 
--- The definitions whose runs may be claimed now: not those of workflows that are paused.
+-- The definitions whose runs may be claimed now: those of paused workflows are left out.
 create function {f}.not_held(p_definitions text[]) returns text[] language plpgsql stable as $$
 begin
     if not exists (select 1 from {t}.holds) then
@@ -31,7 +31,7 @@ begin
     return q;
 end $$;
 
--- Whether another run of this definition may be taken, and no run that is due is more urgent.
+-- Whether another run of this definition may be taken, and no more urgent run is due.
 create function {f}.may_take(q {f}.quota, p_now bigint, p_workflow text, p_version bigint, p_priority bigint)
 returns boolean language plpgsql stable as $$
 begin
@@ -49,8 +49,8 @@ begin
     );
 end $$;
 
--- Runs that were just claimed. Without an applied commit there can be no waits, so no child to hear of either, and no event but
--- what a predecessor left. Most have neither, and finding that out costs less than to make an empty list.
+-- Runs that were just claimed. A run without an applied commit has no waits, so it has no child outcomes, and no events
+-- except those of a predecessor. Most runs have neither, and checking that costs less than building an empty list.
 create function {f}.read_claims(p_runs bigint[]) returns table (run bigint, value json) language sql stable as $$
     select
         mine.run,
@@ -94,14 +94,14 @@ create function {f}.read_claimed(p_run bigint) returns json language sql stable 
     select value from {f}.read_claims(array[p_run])
 $$;
 
--- Give runs to a worker, each under a new epoch; what it then has of them, in their order.
-create function {f}.own(p_now bigint, p_runs bigint[], p_owner bigint) returns text language plpgsql volatile as $$
+-- Make a worker the owner of runs, each under a new epoch. Returns the claims, in their order.
+create function {f}.claim_runs(p_now bigint, p_runs bigint[], p_owner bigint) returns text language plpgsql volatile as $$
 begin
     if cardinality(p_runs) = 0 then
         return '[]';
     end if;
     if cardinality(p_runs) = 1 then
-        -- By its one number, which is several times quicker than by a list of one.
+        -- By a single number, which is several times faster than by a list of one.
         update {t}.runs
         set status = case when status in ('pending', 'waiting') then 'running' else status end,
             epoch = epoch + 1, owner = p_owner, wake_at = null, started_at = coalesce(started_at, p_now)
@@ -121,7 +121,7 @@ begin
     );
 end $$;
 
--- Claim runs that were woken, each if it is served and the limit allows. Nobody need look for those.
+-- Claim runs that were woken, if the claimant serves them and the limit allows. Their READY hints are dropped.
 create function {f}.take_woken(p_now bigint, p_runs bigint[], p_claimant jsonb) returns text language plpgsql volatile as $$
 declare
     q {f}.quota;
@@ -138,22 +138,22 @@ begin
             from unnest(p_runs) with ordinality as woken (id, place)
             join {t}.runs as r on r.id = woken.id
             join {t}.definitions as d on d.id = r.definition
-            where r.wake_at <= p_now  -- else what came later in the same transition ended it
+            where r.wake_at <= p_now  -- otherwise a later part of the same transition ended it
             order by woken.place
         loop
             if {f}.may_take(q, p_now, v_run.workflow, v_run.version, v_run.priority) then
                 q.room := q.room - 1;
                 v_mine := v_mine || v_run.id;
                 perform {f}.unhint('ready', v_run.run_id);
-                -- It is not due any more, so it does not stand before those that are less urgent.
+                -- It is no longer due, so it does not block less urgent runs.
                 update {t}.runs set wake_at = null where id = v_run.id;
             end if;
         end loop;
     end if;
-    return {f}.own(p_now, v_mine, q.owner);
+    return {f}.claim_runs(p_now, v_mine, q.owner);
 end $$;
 
--- Let a debounced run have its key; false if another run has it, whose end will wake this one.
+-- Give a debounced run its key. False if another run has the key; the end of that run wakes this one.
 create function {f}.begin_debounced(p_now bigint, p_run bigint) returns boolean language plpgsql volatile as $$
 declare
     v_key text;
@@ -220,7 +220,7 @@ begin
                     v_taken := v_taken || v_due.id;
                     v_left := v_left - 1;
                 else
-                    v_is_complete := false;  -- it made room for another one of this priority
+                    v_is_complete := false;  -- it was not claimed, so another run of this priority may be
                 end if;
             end loop;
             v_mine := v_mine || v_taken;
@@ -228,7 +228,7 @@ begin
         end loop;
     end loop;
     if v_until > v_now and v_left > 0 then
-        -- Waiting runs that will be due before long.
+        -- Waiting runs that will be due soon.
         for v_due in
             select soon.id
             from {t}.definitions as d
@@ -248,15 +248,15 @@ begin
             v_mine := v_mine || v_due.id;
         end loop;
     end if;
-    return {f}.answer(v_now, {f}.own(v_now, v_mine, v_owner));
+    return {f}.answer(v_now, {f}.claim_runs(v_now, v_mine, v_owner));
 end $$;
 
--- From here on its owner's commits are judged by what the run is. One that is being written without that is waited for.
+-- From here on the owner's commits take the general path. Waits for a plain commit that is being written.
 create function {f}.close_head(p_run bigint) returns void language sql volatile as $$
     update {t}.heads set fence = null where run = p_run and fence is not null
 $$;
 
--- Take a run from its owner; anybody may claim it at once, unless it is paused.
+-- Take a run from its owner. Any worker may claim it at once, unless it is paused.
 create function {f}.free(p_now bigint, p_run bigint, p_run_id text) returns void
 language plpgsql volatile as $$
 declare
@@ -271,7 +271,7 @@ begin
     perform {f}.hint(case when v_status = 'paused' then 'ended' else 'ready' end, p_run_id);
 end $$;
 
--- Make a run due now; one that is due already keeps its place.
+-- Make a run due now. A run that is due already keeps its place.
 create function {f}.wake(p_now bigint, p_run bigint, p_run_id text) returns void language plpgsql volatile as $$
 begin
     update {t}.runs set wake_at = p_now where id = p_run and (wake_at is null or wake_at > p_now);

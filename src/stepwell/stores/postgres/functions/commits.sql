@@ -1,6 +1,6 @@
--- Commits. One that has nothing behind its entries is sent without the rest of its fields: that is what nearly every commit is.
+-- Commits. A commit that has only entries is sent without its other fields; nearly every commit is like that.
 
--- Those of new waits, and of events for one that go back when these runs end.
+-- Lock the topics of new waits, and of "one" events that return to their topics when these runs end.
 create function {f}.lock_topics(p_commits jsonb, p_ending text[]) returns void language plpgsql volatile as $$
 declare
     v_name text;
@@ -26,7 +26,7 @@ begin
     end loop;
 end $$;
 
--- Everything that a batch will need, locked in the one order. Keys and topics are looked for only where there may be any.
+-- Lock everything that a batch needs, in the common order. Keys and topics are searched only where there may be any.
 create function {f}.lock_for(p_commits jsonb) returns void language plpgsql volatile as $$
 declare
     v_name text;
@@ -49,12 +49,12 @@ begin
         if v_ending is null then
             return;
         end if;
-        -- By its one id, which is several times quicker than by a list of one.
+        -- By a single id, which is several times faster than by a list of one.
         select r.parent, exists (select 1 from {t}.receipts as got where got.run = r.id and not got.is_read) as has_events
         into v_alone
         from {t}.runs as r where r.run_id = v_ending[1];
         if v_alone.parent is null and v_alone.has_events is not true then
-            return;  -- whoever applies it locks the run itself, and there is nothing else
+            return;  -- the caller locks the run itself; there is nothing else to lock
         end if;
     end if;
     perform {f}.lock_topics(p_commits, v_ending);
@@ -68,7 +68,7 @@ begin
     for no key update;
 end $$;
 
--- The seq of the last entry. They must go on where the history ends: a gap would be a lost result.
+-- Returns the seq of the last entry. Entries must continue the history without a gap: a gap would be a lost result.
 create function {f}.append_entries(p_run bigint, p_run_id text, p_entries jsonb, p_last_seq bigint) returns bigint
 language plpgsql volatile as $$
 declare
@@ -94,7 +94,8 @@ create function {f}.append_names(p_run bigint, p_names jsonb) returns void langu
     from jsonb_array_elements_text(p_names) with ordinality as x (name, place)
 $$;
 
--- Forget a range of locations, but what may still have to be undone, and cancel the children started there.
+-- Delete the entries in a range of locations, except entries that may have to be undone, and cancel the children
+-- started there.
 create function {f}.trim(p_now bigint, p_run bigint, p_run_id text, p_low bytea, p_high bytea, p_announce jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -113,7 +114,7 @@ begin
     end loop;
 end $$;
 
--- Signals that the run read, would not take, or answered.
+-- Signals that the run read, refused, or answered.
 create function {f}.settle_signals(p_now bigint, p_run bigint, p_run_id text, c jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -178,7 +179,7 @@ begin
     );
 end $$;
 
--- Append to streams; the first line of a part withdraws what other parts of its source wrote.
+-- Append to streams. The first line of a part withdraws what other parts of its source wrote.
 create function {f}.append_chunks(p_run bigint, p_run_id text, p_appends jsonb) returns void language plpgsql volatile as $$
 declare
     a record;
@@ -197,7 +198,7 @@ begin
             select min(number) into v_first from {t}.chunks
             where run = p_run and stream = a.stream and source = a.source and part <> a.part and kind = 'd';
             if v_first is not null then
-                -- Before they go: the reset must have an offset above all of them.
+                -- First the reset, then the deletion: the reset must get an offset above all deleted lines.
                 v_last := v_last + 1;
                 insert into {t}.chunks (run, stream, number, kind, source, part, value)
                 values (p_run, a.stream, v_last, 'r', a.source, a.part, convert_to(v_first::text, 'utf8'));
@@ -212,7 +213,7 @@ begin
     perform {f}.hint('stream', p_run_id);
 end $$;
 
--- Store how far bodies have come; whether one of them is further than before.
+-- Store the progress of step bodies. Returns whether a state changed.
 create function {f}.keep_progress(p_run bigint, p_progress jsonb, p_ended jsonb) returns boolean
 language plpgsql volatile as $$
 declare
@@ -236,8 +237,8 @@ begin
     return v_is_further;
 end $$;
 
--- Everything behind the entries but the move, in the order of the contract; the children that were claimed, and whether there
--- was progress.
+-- Write everything after the entries except the move, in the order of the contract. Returns the children that were
+-- claimed, and whether there was progress.
 create function {f}.write_rest(
     p_now bigint, p_run bigint, c jsonb, inout q {f}.quota, out claimed text, out has_progress boolean
 ) language plpgsql volatile as $$
@@ -249,7 +250,7 @@ declare
 begin
     has_progress := jsonb_array_length(c->{Commit.attempts}) > 0 or jsonb_array_length(c->{Commit.cursors}) > 0;
     if has_progress then
-        -- That a body begins is no progress, unless it does so at most once; it is replaced by its outcome.
+        -- The beginning of a body is not progress, unless the step runs at most once; its outcome replaces it.
         has_progress := jsonb_array_length(c->{Commit.cursors}) > 0 or exists (
             select from jsonb_array_elements(c->{Commit.attempts}) as a where a->>{Attempt.failure} is not null
                 or a->>{Attempt.next_at} is null
@@ -295,7 +296,7 @@ begin
     end loop;
     claimed := '[' || array_to_string(v_claimed, ',') || ']';
     if jsonb_array_length(c->{Commit.published}) > 0 then
-        -- One by one: a name may be there twice. A value of an earlier position comes from a replay, and is older.
+        -- One by one: a name may occur twice. A value with an earlier position comes from a replay, and is older.
         for one in select a from jsonb_array_elements(c->{Commit.published}) as a loop
             insert into {t}.published as p (run, {Published.*})
             values (p_run, {Published.* from one})
@@ -317,7 +318,7 @@ begin
     end if;
 end $$;
 
--- Whether a commit may be applied; else what is answered instead of it.
+-- Null if a commit may be applied; else the answer to its sender.
 create function {f}.judge(
     p_now bigint, c jsonb, p_status text, p_owner text, p_epoch bigint, p_number bigint, p_revision bigint,
     p_wake_at bigint, p_deadline_at bigint, p_is_held boolean
@@ -349,9 +350,8 @@ begin
     return null;
 end $$;
 
--- What became of plain commits, of simple moves, and of others: [run_id, revision] of the plain ones that were as they should be,
--- [run_id, revision, is_awake] of the moves, and one answer for each of the others and then of the plain and simple ones that
--- were not.
+-- Returns [run_id, revision] of the plain commits that were applied, [run_id, revision, is_awake] of the simple moves,
+-- and one answer for each other commit, including plain ones and simple moves that turned out not to be simple.
 create function {f}.apply(
     p_now bigint, p_seen bigint, p_plain jsonb, p_moving jsonb, p_commits jsonb, p_places jsonb, p_claimant jsonb
 ) returns text
@@ -391,7 +391,7 @@ begin
         q := {f}.offer(v_now, p_claimant);
     end if;
     if p_places is not null and v_missing <> '[]' then
-        -- What one of them ends or gives back is there for those behind it, and not for those before it.
+        -- In their order: what one commit ends or gives back is visible to later commits, but not to earlier ones.
         select jsonb_agg(one order by (p_places->>(one->>{Commit.run_id}))::bigint) into p_commits
         from jsonb_array_elements(p_commits || v_missing) as one;
     else
@@ -452,7 +452,8 @@ begin
     );
 end $$;
 
--- What `apply` would answer without writing, of a commit that is made inside its own transaction; null if it is next.
+-- The answer of `apply` to a commit that will be made in its own transaction, without writing; null if it may be
+-- applied.
 create function {f}.find_refusal(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile as $$
 declare
     v_now bigint;

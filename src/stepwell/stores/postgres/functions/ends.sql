@@ -1,6 +1,6 @@
--- Cancelling runs, and telling parents that a child has ended.
+-- Cancelling runs, and notifying parents that a child has ended.
 
--- The run's key is free: a debounced start that waits for it may begin.
+-- Make a planned (debounced) run due if it waits for this key, which is free now.
 create function {f}.wake_debounced(p_now bigint, p_key text) returns void language plpgsql volatile as $$
 declare
     v_run_id text;
@@ -19,9 +19,9 @@ begin
     end loop;
 end $$;
 
--- Wake a parent that is parked on this child, or let its worker know. The lock orders this with the parent's own parking: one of
--- the two sees what the other did.
-create function {f}.tell_parent(p_now bigint, p_parent text, p_location bytea) returns void language plpgsql volatile as $$
+-- Wake a parent that waits for this child, or notify its worker. The lock orders this with the parent's own commit: one
+-- of the two sees what the other did.
+create function {f}.notify_parent(p_now bigint, p_parent text, p_location bytea) returns void language plpgsql volatile as $$
 declare
     v_parent record;
 begin
@@ -38,7 +38,7 @@ begin
     end if;
 end $$;
 
--- Cancel one run; whether it was not too late. What becomes of it is decided as in model/cancels.py.
+-- Cancel one run. Returns whether it could still be cancelled. model/cancels.py has the same rules.
 create function {f}.cancel_one(p_now bigint, p_run bigint, p_compensate boolean, p_reason text, p_announce jsonb)
 returns boolean language plpgsql volatile as $$
 declare
@@ -57,14 +57,14 @@ begin
         r.owner is not null or exists (select 1 from {t}.entries where run = p_run and undo is not null)
     ) then
         update {t}.runs set status = 'cancelling', reason = p_reason, hold = null where id = p_run;
-        -- Stalls of the run as it was do not count against its rollback.
+        -- Earlier stalls do not count against the rollback.
         update {t}.heads set stalls = 0 where run = p_run;
         if r.owner is null then
             perform {f}.wake(p_now, p_run, r.run_id);
         end if;
         return true;
     end if;
-    -- The raised epoch fences a worker that is in the middle of a turn.
+    -- The raised epoch fences a worker that is executing a turn.
     update {t}.runs
     set status = 'cancelled', reason = p_reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = p_now,
         hold = null
@@ -76,18 +76,19 @@ begin
         update {t}.signals set payload = null where run = p_run and payload is not null and refused is null;
     end if;
     perform {f}.give_back(p_now, p_run);
-    if r.owner is null then  -- else a worker that does not know of the cancel yet could begin a long step anew
+    if r.owner is null then  -- otherwise a worker that does not know of the cancel yet could restart a long step
         delete from {t}.progress where run = p_run;
     end if;
     perform {f}.hint('ended', r.run_id);
     if r.parent is not null then
-        perform {f}.tell_parent(p_now, r.parent, r.parent_location);
+        perform {f}.notify_parent(p_now, r.parent, r.parent_location);
     end if;
     perform {f}.announce_end(p_now, p_run, p_announce);
     return true;
 end $$;
 
--- Cancel a run and its attached descendants, root first; nothing if it is too late for the root. Which ones changed.
+-- Cancel a run and its attached descendants, root first. Does nothing if the root can no longer be cancelled. Returns
+-- the cancelled runs.
 create function {f}.cancel_family(p_now bigint, p_root bigint, p_compensate boolean, p_reason text, p_announce jsonb)
 returns text[] language plpgsql volatile as $$
 declare
@@ -117,7 +118,7 @@ begin
     return v_changed;
 end $$;
 
--- Cancel the children that end with this run, and theirs.
+-- Cancel the children that end with this run, and their tied children.
 create function {f}.cancel_tied(p_now bigint, p_run_id text, p_announce jsonb) returns void language plpgsql volatile as $$
 declare
     v_child bigint;

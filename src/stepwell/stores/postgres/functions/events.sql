@@ -1,6 +1,6 @@
--- Events in topics and in the inboxes of runs. Whoever comes here has locked the topic.
+-- Events in topics and in the inboxes of runs. Callers have locked the topic.
 
--- The open waits that are given an event, longest open first. Their runs are locked, by number.
+-- The open waits that get an event, longest open first. Their runs are locked, by number.
 create function {f}.choose_waits(p_deliver text, p_topic text, p_facets text[])
 returns table (run bigint, "position" bigint, location bytea, run_id text, status text, owner bigint)
 language plpgsql volatile as $$
@@ -23,25 +23,26 @@ begin
     limit case when p_deliver = 'one' then 1 end;
 end $$;
 
--- Put an event into the inboxes of the runs whose waits are given it; the runs that are woken by that, and how many got it.
+-- Put an event into the inboxes of the runs with these waits. Returns the runs that this wakes, and how many runs got
+-- it.
 create function {f}.give_event(
     p_now bigint, p_event bigint, p_deliver text, p_topic text, p_facets text[], out woken bigint[], out reached bigint
 ) language plpgsql volatile as $$
 declare
     v_wait record;
-    v_given bigint[] := '{}';
+    v_last bigint[] := '{}';
 begin
     woken := '{}';
     reached := 0;
     for v_wait in select * from {f}.choose_waits(p_deliver, p_topic, p_facets) loop
         update {t}.waits as w set topic = null, facet = null, armed = null
         where w.run = v_wait.run and w.position = v_wait.position;
-        if v_wait.run = any (v_given) then
+        if v_wait.run = any (v_last) then
             update {t}.receipts as r set locations = r.locations || v_wait.location
             where r.run = v_wait.run and r.event = p_event;
             continue;
         end if;
-        v_given := v_given || v_wait.run;
+        v_last := v_last || v_wait.run;
         reached := reached + 1;
         insert into {t}.receipts (run, event, locations, is_read)
         values (v_wait.run, p_event, array[v_wait.location], false);
@@ -54,7 +55,7 @@ begin
     end loop;
 end $$;
 
--- What the topic does not keep and nobody has in an inbox is only known from now on.
+-- Drop the payload of an event that is neither kept by its topic nor in an inbox; only its id is remembered.
 create function {f}.empty_event(p_event bigint) returns void language sql volatile as $$
     update {t}.events as e
     set payload = null
@@ -62,7 +63,7 @@ create function {f}.empty_event(p_event bigint) returns void language sql volati
         and not exists (select 1 from {t}.receipts as r where r.event = p_event and not r.is_read)
 $$;
 
--- Take an event out of the inbox. What the topic still keeps is remembered as received.
+-- Take an event out of the inbox. If its topic still keeps it, the run remembers it as received.
 create function {f}.receive_event(p_run bigint, p_run_id text, p_number bigint) returns void language plpgsql volatile as $$
 declare
     v_event bigint;
@@ -82,8 +83,8 @@ begin
     end if;
 end $$;
 
--- Which of a run's waits takes an event from its inbox: of those that ask for such an event one that it was delivered to, else
--- the first. Its position.
+-- The position of the wait that takes an event from the run's inbox: among matching waits, one that the event was
+-- delivered to, else the first.
 create function {f}.find_receiver(p_run bigint, p_topic text, p_facets text[], p_locations bytea[]) returns bigint
 language sql stable as $$
     select position
@@ -102,8 +103,8 @@ create function {f}.has_receiver(p_run bigint) returns boolean language sql stab
     )
 $$;
 
--- Let a new wait take what nobody else of its run waits for, or what its topic keeps.
-create function {f}.take_what_is_there(p_now bigint, p_run bigint, p_run_id text, p_position bigint) returns void
+-- Give a new wait an event that is in the inbox for no other wait of its run, or an event that its topic keeps.
+create function {f}.take_available(p_now bigint, p_run bigint, p_run_id text, p_position bigint) returns void
 language plpgsql volatile as $$
 declare
     w record;
@@ -148,7 +149,7 @@ begin
     end if;
 end $$;
 
--- Store the whole set of a run's waits. A topic wait that was there before, just so, stays open or not as it was.
+-- Replace all waits of a run. A topic wait that was stored before, unchanged, keeps its state (open or not).
 create function {f}.replace_waits(p_now bigint, p_run bigint, p_run_id text, p_waits jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -223,17 +224,17 @@ begin
         )
         order by place
     loop
-        perform {f}.take_what_is_there(p_now, p_run, p_run_id, v_position);
+        perform {f}.take_available(p_now, p_run, p_run_id, v_position);
     end loop;
 end $$;
 
--- A run ends: what it has not received goes back to its topic if it was for one run only.
+-- Return unread events of an ended run to their topics, if they were for one run only.
 create function {f}.give_back(p_now bigint, p_run bigint) returns void language plpgsql volatile as $$
 declare
     v_topic text;
     v_receipt record;
     v_until bigint;
-    v_given record;
+    v_last record;
 begin
     if not exists (select 1 from {t}.receipts where run = p_run) then
         return;
@@ -257,10 +258,10 @@ begin
             perform {f}.empty_event(v_receipt.event);
             continue;
         end if;
-        select * into v_given
+        select * into v_last
         from {f}.give_event(p_now, v_receipt.event, 'one', v_receipt.topic, v_receipt.facets);
         update {t}.events
-        set is_taken = v_given.reached > 0, kept_until = v_until, forget_at = greatest(forget_at, v_until)
+        set is_taken = v_last.reached > 0, kept_until = v_until, forget_at = greatest(forget_at, v_until)
         where number = v_receipt.event;
     end loop;
 end $$;
@@ -286,7 +287,7 @@ begin
         published := json_build_array('duplicate', v_reached, '[]'::json);
         return;
     end if;
-    -- Forget events that nobody will ask for again, some at a time.
+    -- Delete events that no wait can ask for any more, some at a time.
     for v_event in
         select e.number from {t}.events as e
         where e.topic = v_topic and e.forget_at <= p_now

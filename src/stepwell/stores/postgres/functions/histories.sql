@@ -1,4 +1,4 @@
--- What is recorded of runs, and what reached them, as JSON. Read by transitions and by people alike.
+-- The recorded history and the inbox of runs, as JSON; for transitions and for people.
 
 create function {f}.list_signals(p_run bigint) returns json language sql stable as $$
     select coalesce(
@@ -108,7 +108,7 @@ create function {f}.read_history(p_run bigint) returns json language sql stable 
     )
 $$;
 
--- Each is looked up by itself: without statistics, or with those of an empty table, a join would read all runs.
+-- One look-up for each run: without statistics, or with those of an empty table, a join would read all runs.
 create function {f}.read_runs(p_runs bigint[]) returns table (run bigint, value json) language sql stable as $$
     select x.run, found.value
     from unnest(p_runs) as x (run)
@@ -128,7 +128,7 @@ create function {f}.read_run(p_run bigint) returns json language sql stable as $
     select value from {f}.read_runs(array[p_run])
 $$;
 
--- In the order of the ids asked for; a run that is not there has no history.
+-- In the order of the requested ids; an unknown run has an empty history.
 create function {f}.load(p_now bigint, p_seen bigint, p_ids jsonb) returns text language plpgsql stable as $$
 declare
     v_result json;

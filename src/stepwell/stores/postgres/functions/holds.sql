@@ -35,7 +35,7 @@ create function {f}.note_hold(
     values (p_workflow, p_now, p_verb, p_by, '', '', p_reason, nullif(p_act, ''))
 $$;
 
--- A claim that is under way is not waited for: its worker is told, by the hint or by `renew`.
+-- A claim in progress is not waited for: its worker learns of the pause from the hint or from `renew`.
 create function {f}.pause_workflow(
     p_now bigint, p_seen bigint, p_workflow text, p_by text, p_reason text, p_act text
 ) returns text language plpgsql volatile as $$
@@ -48,7 +48,7 @@ begin
     insert into {t}.holds (workflow, by, reason, at) values (coalesce(p_workflow, ''), p_by, p_reason, v_now)
     on conflict (workflow) do nothing;
     if not found then
-        return {f}.answer(v_now, {f}.has_acted('', p_act)::text);  -- it may have been under way
+        return {f}.answer(v_now, {f}.has_acted('', p_act)::text);  -- the same request may have been in progress
     end if;
     perform {f}.note_hold(v_now, coalesce(p_workflow, ''), 'pause', p_by, p_reason, p_act);
     perform {f}.hint('held', '');
@@ -83,7 +83,7 @@ create function {f}.list_holds(p_now bigint, p_seen bigint) returns text languag
     select {f}.read_holds()::text
 $$;
 
--- The latest ones (null: all), newest first.
+-- The latest acts (null: all), newest first.
 create function {f}.list_hold_acts(p_now bigint, p_seen bigint, p_limit bigint) returns text language sql stable as $$
     select coalesce(
         json_agg(json_build_array(at, nullif(workflow, ''), verb, by, reason) order by id desc), '[]'
@@ -91,7 +91,7 @@ create function {f}.list_hold_acts(p_now bigint, p_seen bigint, p_limit bigint) 
     from (select * from {t}.audit where workflow is not null order by id desc limit p_limit) as acts
 $$;
 
--- Have the same workflows paused as in the store that a parcel comes from.
+-- Pause the same workflows as in the source of a batch.
 create function {f}.replace_holds(p_holds jsonb, p_acts jsonb) returns void language sql volatile as $$
     delete from {t}.holds;
     delete from {t}.audit where workflow is not null;

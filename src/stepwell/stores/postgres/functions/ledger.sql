@@ -1,4 +1,4 @@
--- Requests that must not happen twice, and who did what.
+-- Idempotency keys, and the audit.
 
 create function {f}.reserve(
     p_now bigint, p_seen bigint, p_scope text, p_key text, p_fingerprint text, p_answer text, p_until bigint
@@ -8,7 +8,7 @@ declare
     v_is_new boolean;
     v_found record;
 begin
-    -- What another one forgets at this moment is left to that one.
+    -- Rows that another transaction is deleting are skipped.
     delete from {t}.requests as r using (
         select scope, key from {t}.requests where kept_until <= v_now for update skip locked
     ) as x
@@ -41,8 +41,8 @@ create function {f}.packed_act(p_number bigint) returns json language sql stable
     where number = p_number
 $$;
 
--- The row of `chain` is held from the beginning: lines are appended one after the other, also by several servers. The hash is
--- `chain_of` in model/ledger.py.
+-- The row of `chain` is locked from the beginning, so lines are appended one after the other, even by several servers.
+-- The hash is `chain_of` in model/ledger.py.
 create function {f}.note_act(
     p_now bigint, p_seen bigint, p_request_id text, p_who text, p_act text, p_target text, p_outcome text, p_before text,
     p_after text

@@ -1,5 +1,5 @@
--- Listings of runs. A value of a condition is a list of texts: see stores/base/filters.py. Texts of statements are put together from an
--- allow-list and from places in the filter; what a caller wrote is only ever a parameter.
+-- Listings of runs. A value of a condition is a list of texts: see stores/base/filters.py. Statements are assembled
+-- from an allow-list and from positions in the filter; a caller's text is only ever a parameter.
 
 -- The literal pieces between stars as a pattern for LIKE.
 create function {f}.like_of(p_pieces jsonb) returns text language sql immutable parallel safe
@@ -19,7 +19,7 @@ exception when data_exception then
     return null;
 end $$;
 
--- What `error` is compared with.
+-- The text that `error` conditions test.
 create function {f}.error_of(p_run bigint) returns text language plpgsql stable as $$
 declare
     v_failure json := {f}.failure_of(p_run);
@@ -29,7 +29,7 @@ begin
     );
 end $$;
 
--- The JSON text at a path through the objects of an input; null if there is none, or if it is not stored as plain JSON.
+-- The JSON text at a path through the objects of an input; null if there is none, or if the input is not plain JSON.
 create function {f}.input_at(p_run bigint, p_path text) returns text language plpgsql stable as $$
 declare
     v_name text;
@@ -48,7 +48,7 @@ exception when data_exception then
     return null;
 end $$;
 
--- The number that an order goes by; null if it is by id.
+-- The expression that an order sorts by; null if it is the id.
 create function {f}.place_of(p_by text) returns text language sql immutable parallel safe
 return case p_by
     when 'created' then 'r.created_at'
@@ -57,9 +57,9 @@ return case p_by
     when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
 end;
 
--- One value of a condition as SQL; `p_value` is where it stands in the filter. What few runs have is found first if few are wanted
--- (`p_is_rare`): no statistics tell the planner how few they are. Reading JSON is dear, so it is read only of runs that can have
--- failed, and of inputs that have the value somewhere in them.
+-- One value of a condition as SQL; `p_value` is its position in the filter. If few runs are expected to match
+-- (`p_is_rare`), these are found first: no statistics tell the planner how few they are. Reading JSON is expensive, so
+-- it is read only for runs that can have failed, and for inputs that contain the value somewhere.
 create function {f}.test_of(
     p_field text, p_path text, p_value text, p_is_exact boolean, p_relation text, p_is_rare boolean
 ) returns text
@@ -99,7 +99,7 @@ begin
     end;
 end $$;
 
--- Definitions are few, so their numbers themselves stand in a statement: of those the planner knows how many runs have them.
+-- Definitions are few, so their numbers are written into the statement: the planner knows how many runs have each.
 create function {f}.one_of(p_definitions int[]) returns text language sql immutable parallel safe
 return 'r.definition = any (' || quote_literal(p_definitions::text) || '::int[])';
 
@@ -123,7 +123,7 @@ return {f}.one_of(array(
     end
 ));
 
--- All conditions of a filter as SQL; the filter is its parameter $1.
+-- All conditions of a filter as SQL; the filter is parameter $1.
 create function {f}.conditions_of(p_conditions jsonb, p_is_rare boolean) returns text language plpgsql stable as $$
 declare
     v_text text := '';
@@ -153,7 +153,7 @@ begin
                 end
             );
         end loop;
-        -- Without the wrapping an index can be used: a text that is not known meets no condition anyway.
+        -- Without `coalesce` an index can be used; null never meets a condition.
         v_text := v_text || case
             when (v_condition->{Condition.negated})::boolean then format(' and not coalesce(%s, false)', coalesce(v_any,
                 'false'))
@@ -163,8 +163,8 @@ begin
     return v_text;
 end $$;
 
--- Which of some runs a filter is about, but for their statuses; the filter is its parameter $1.
-create function {f}.which_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
+-- The runs that a filter selects, apart from their statuses; the filter is parameter $1.
+create function {f}.selection_of(p_filter jsonb, p_runs text, p_is_rare boolean) returns text language sql stable
 return ' from ' || p_runs || ' as r where true'
     || case when p_filter->>{RunFilter.workflow} is null then ''
         else ' and ' || {f}.one_of(array(select id from {t}.definitions where workflow = p_filter->>{RunFilter.workflow})) end
@@ -172,7 +172,8 @@ return ' from ' || p_runs || ' as r where true'
     || case when p_filter->>{RunFilter.parent} is null then '' else ' and r.parent = $1->>{RunFilter.parent}' end
     || {f}.conditions_of(p_filter->{RunFilter.conditions}, p_is_rare);
 
--- A status as a condition. Completed runs are not in the index of the others, and only ended runs are in those of times.
+-- A status as a condition. Completed runs are not in the index by status, and only ended runs are in the indexes by
+-- time.
 create function {f}.has_status(p_status text) returns text language sql immutable
 return ' and r.status = ' || quote_literal(p_status)
     || case when p_status = 'completed' then '' else ' and r.status <> ''completed''' end
@@ -182,7 +183,7 @@ return ' and r.status = ' || quote_literal(p_status)
 create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
 declare
-    v_text constant text := '(select 1' || {f}.which_of(p_filter, '{t}.runs', false);
+    v_text constant text := '(select 1' || {f}.selection_of(p_filter, '{t}.runs', false);
     v_parts text[] := array(
         select v_text || {f}.has_status(one) || ' limit $2)'
         from (select distinct one from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one)) as named
@@ -199,21 +200,21 @@ begin
     return v_count::text;
 end $$;
 
--- Whether nothing is asked for but a workflow: then each of its definitions is a range of an index.
+-- Whether a filter only names a workflow: then each of its definitions is a range of an index.
 create function {f}.is_workflow(p_filter jsonb) returns boolean language sql immutable
 return p_filter->>{RunFilter.workflow} is not null and p_filter->>{RunFilter.key} is null
     and p_filter->>{RunFilter.parent} is null and p_filter->{RunFilter.conditions} = '[]'
     and p_filter->{RunFilter.statuses} in ('[]', '["completed"]') and p_filter->{RunFilter.order}->>{Order.by} = 'id';
 
--- Whether a page of a filter is a few ranges of an index, or simply the first runs of all.
+-- Whether a page of a filter is a few ranges of an index, or simply the first of all runs.
 create function {f}.is_range(p_filter jsonb) returns boolean language sql immutable
 return p_filter->{RunFilter.order} <> '["id", true]' or p_filter->>{RunFilter.key} is not null
     or p_filter->>{RunFilter.parent} is not null
     or (p_filter->>{RunFilter.workflow} is null and p_filter->{RunFilter.conditions} = '[]') or {f}.is_workflow(p_filter)
     or exists (select 1 from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one) where one <> 'completed');
 
--- The conditions that make ranges of a filter, each of which an index has in order: its statuses; or where the workflow or times
--- matter the runs that have ended, of each definition, beside those that have not and are found by their status.
+-- The conditions that divide a filter into ranges, each of which an index has in order: its statuses; or, where the
+-- workflow or times matter, the ended runs of each definition, and the other runs, which are found by their status.
 create function {f}.ranges_of(p_filter jsonb) returns text[] language plpgsql stable as $$
 declare
     v_statuses constant text[] := array(
@@ -239,8 +240,8 @@ begin
     return array[''];
 end $$;
 
--- One way to find the ids of a page: among these runs, in this order, from each range. If what is wanted is rare, the runs are
--- found before they are put in order. The parameters are the filter, the run before the page, and its length.
+-- One way to find the ids of a page: among these runs, in this order, from each range. If few runs match, they are
+-- found before they are sorted. The parameters are the filter, the run before the page, and the page's length.
 create function {f}.page_of(p_filter jsonb, p_before text, p_runs text, p_order text, p_is_rare boolean) returns text
 language plpgsql stable as $$
 declare
@@ -249,7 +250,7 @@ declare
     v_end constant text := case when p_is_rare then ') select * from matching' else '' end
         || ' order by ' || p_order || ' limit $3)';
     v_text text := case when p_is_rare then '(with matching as materialized (' else '(' end
-        || 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place' || {f}.which_of(p_filter, p_runs, p_is_rare);
+        || 'select r.id, r.run_id, ' || coalesce(v_place, '0') || ' as place' || {f}.selection_of(p_filter, p_runs, p_is_rare);
     v_parts text[];
 begin
     if p_before is not null and v_place is null then
@@ -266,8 +267,8 @@ begin
         || array_to_string(v_parts, ' union all ') || ') as parts order by ' || p_order || ' limit $3) as found';
 end $$;
 
--- What no index knows is found at once if many match, among the newest runs. If few do, all are looked through as they lie, which
--- is several times as fast as in the order of their ids.
+-- If many runs match a condition without an index, the newest runs fill a page quickly. If few match, a scan of the
+-- whole table is several times as fast as walking the ids in order.
 create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
 language plpgsql stable as $$
 declare
@@ -280,7 +281,7 @@ declare
     v_found bigint[];
 begin
     if p_filter = '[[], null, null, null, [], ["id", true]]' and p_before is null then
-        -- What is asked for most, and often: without putting a statement together.
+        -- The most common request, without assembling a statement.
         v_found := array(select id from {t}.runs order by run_id desc limit p_limit);
     elsif {f}.is_range(p_filter) then
         execute {f}.page_of(p_filter, p_before, '{t}.runs', v_order, false) into v_found using p_filter, p_before, p_limit;

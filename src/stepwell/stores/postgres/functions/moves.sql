@@ -1,6 +1,6 @@
--- What a commit's move makes of a run. The kind of a move is 'park', 'release', 'pause', 'rollback' or 'end'.
+-- Applies a commit's move to a run. The kind of a move is 'park', 'release', 'pause', 'rollback' or 'end'.
 
--- Refuse before anything is written if the run cannot move there. An owned run is running, cancelling or compensating.
+-- Reject an invalid move before anything is written. An owned run is running, cancelling or compensating.
 create function {f}.check_move(p_status text, p_move jsonb) returns void language plpgsql immutable as $$
 declare
     v_to text := p_move->>{End.status};
@@ -28,7 +28,7 @@ begin
     end if;
 end $$;
 
--- Whether one of the stored waits has what it waits for: nothing is lost between looking and parking.
+-- Whether a stored wait is satisfied already, so that nothing is lost between the check and the move.
 create function {f}.is_satisfied(p_run bigint, p_run_id text) returns boolean language sql stable as $$
     select exists (
         select 1
@@ -64,7 +64,7 @@ begin
         successor = v_heir->>{NewRun.run_id}, hold = null
     where id = p_run;
     if c->{Commit.move}->>{End.output} is not null or c->{Commit.move}->>{End.failure} is not null then
-        -- An end without a failure keeps the one that is stored: of a rollback, its cause.
+        -- An end without a failure keeps the stored failure, which is the cause of a rollback.
         update {t}.payloads
         set output = {f}.unb64(c->{Commit.move}->>{End.output}),
             failure = coalesce({f}.unb64(c->{Commit.move}->>{End.failure}), failure)
@@ -107,7 +107,7 @@ begin
             perform {f}.hint('ended', v_heir->>{NewRun.run_id});
         end if;
         update {t}.signals set run = v_heir_run where run = p_run and payload is not null and refused is null;
-        -- No wait of the successor is at those places.
+        -- The successor has no waits at these locations.
         update {t}.receipts set run = v_heir_run, locations = '{}' where run = p_run;
         return;
     end if;
@@ -115,12 +115,12 @@ begin
         perform {f}.wake_debounced(p_now, r.key);
         perform {f}.give_back(p_now, p_run);
         if r.parent is not null then
-            perform {f}.tell_parent(p_now, r.parent, r.parent_location);
+            perform {f}.notify_parent(p_now, r.parent, r.parent_location);
         end if;
     end if;
 end $$;
 
--- Carry out a move that is allowed; whether the run is parked and due already.
+-- Apply a move that is allowed. Returns whether the run waits and is due already.
 create function {f}.move_run(p_now bigint, p_run bigint, c jsonb, p_deadline_at bigint, p_is_held boolean) returns boolean
 language plpgsql volatile as $$
 declare

@@ -1,4 +1,4 @@
--- What operators do to runs; each act leaves an audit row.
+-- Operators' acts on runs; each writes an audit row.
 
 create function {f}.cancel(
     p_now bigint, p_seen bigint, p_run_id text, p_compensate boolean, p_reason text, p_by text, p_announce jsonb,
@@ -45,14 +45,14 @@ begin
         return {f}.answer(v_now, 'false');
     end if;
     if r.status = 'running' then
-        -- It was to be given up, and stays with its owner.
+        -- The owner has not released it yet, so it keeps the run.
         update {t}.runs set hold = null where id = r.id;
         perform {f}.note(v_now, r.id, 'resume', p_by, 'running', '', p_act);
         return {f}.answer(v_now, 'true');
     end if;
     update {t}.runs
     set status = case when r.cause is null then 'pending' else 'compensating' end, hold = null,
-        wake_at = greatest(v_now, debounced_until)  -- a planned one must not begin before it was quiet for long enough
+        wake_at = greatest(v_now, debounced_until)  -- a planned run must not begin before its quiet time has passed
     where id = r.id;
     update {t}.heads set stalls = 0 where run = r.id;
     if r.cause is null then
@@ -63,7 +63,7 @@ begin
     return {f}.answer(v_now, 'true');
 end $$;
 
--- Whether a failure, or one that caused it, happened at a path or somewhere below it. A child's own failure (SW454) speaks of the
+-- Whether a failure, or one of its causes, happened at a path or below it. A child's own failure (SW454) contains the
 -- child's paths.
 create function {f}.concerns(p_failure json, p_path text) returns boolean language plpgsql immutable as $$
 begin
@@ -75,7 +75,8 @@ begin
         );
 end $$;
 
--- Delete the failed entries that made a run fail, or its rollback stop; where they stood. See model.amendments.loosened.
+-- Delete the failed entries that made a run fail, or its rollback stop. Returns their locations. See
+-- model.amendments.loosened.
 create function {f}.forget_failed(p_run bigint, p_is_rollback boolean) returns bytea[] language plpgsql volatile as $$
 declare
     v_failure json;
@@ -104,7 +105,7 @@ begin
     return v_failed_at;
 end $$;
 
--- Let a failed run try again what failed, and a failed child that stood there likewise.
+-- Let a failed run repeat what failed, and retry a failed child at the same place.
 create function {f}.retry_one(p_now bigint, p_run_id text, p_by text, p_act text default '') returns boolean
 language plpgsql volatile as $$
 declare
@@ -138,7 +139,7 @@ begin
     return true;
 end $$;
 
--- Retry the failed children of these places.
+-- Retry the failed children at these locations.
 create function {f}.retry_children(p_now bigint, p_run_id text, p_failed_at bytea[], p_by text) returns void
 language plpgsql volatile as $$
 declare
@@ -153,7 +154,7 @@ begin
     end loop;
 end $$;
 
--- Let a rollback that got stuck go on, and the compensation in which it did try again what failed.
+-- Continue a rollback that stopped, and run the failed part of its compensation again.
 create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text
 language plpgsql volatile as $$
 declare

@@ -1,6 +1,6 @@
--- What runs emitted, on its way to sinks.
+-- Events that runs emitted and sinks have not received yet.
 
--- One row is due at once, unless the run owes this sink an earlier event.
+-- A row is due at once, unless the run owes this sink an earlier event.
 create function {f}.owe(
     p_now bigint, p_run bigint, p_run_id text, p_sink text, p_event_id text, p_name text, p_path text, p_payload bytea,
     p_at bigint
@@ -33,7 +33,7 @@ begin
     end loop;
 end $$;
 
--- An instant as JSON has it: with six digits of a second, or none.
+-- An instant as in JSON: with six digits of a second, or none.
 create function {f}.spell_time(p_at bigint) returns text language sql immutable as $$
     select case
         when p_at is null then 'null'
@@ -43,7 +43,7 @@ create function {f}.spell_time(p_at bigint) returns text language sql immutable 
     end
 $$;
 
--- The one id of the event of a run's end; see ids.derived_run_id and model.outbox.ended_event_id.
+-- The unique id of the event of a run's end; see ids.derived_run_id and model.outbox.ended_event_id.
 create function {f}.ended_event_id(p_run_id text, p_created_at bigint, p_epoch bigint) returns text
 language plpgsql immutable as $$
 declare
@@ -57,7 +57,7 @@ begin
     if v_prefix !~ '^[0-9a-fA-F]{12}$' then
         v_prefix := '000000000000';
     end if;
-    -- Of the 80 bits the lowest 74: twelve behind the version, sixty-two behind the variant.
+    -- The lowest 74 of the 80 bits: twelve after the version, sixty-two after the variant.
     v_hex := lower(v_prefix) || '7'
         || to_hex((substring(v_entropy from 7 for 12))::bit(12)::int + 4096);
     v_hex := left(v_hex, 13) || right(v_hex, 3)
@@ -67,7 +67,7 @@ begin
         || substr(v_hex, 17, 4) || '-' || substr(v_hex, 21, 12);
 end $$;
 
--- Owe the event of a run's end to those who want to hear of it: [{status: sinks}].
+-- Owe the event of a run's end to the sinks that subscribe to it: [{status: sinks}].
 create function {f}.announce_end(p_now bigint, p_run bigint, p_announce jsonb) returns void language plpgsql volatile as $$
 declare
     r record;
@@ -121,7 +121,7 @@ begin
     if v_worker is null then
         perform {f}.refuse_lease(p_incarnation);
     end if;
-    -- What it has already comes first, by number; then what has been due longest.
+    -- Batches that the worker has already come first, by number; then those that have been due longest.
     v_numbers := array(
         select o.number
         from {t}.outbox as o
@@ -158,7 +158,7 @@ begin
     return {f}.answer(v_now, '[' || array_to_string(v_batches, ',') || ']');
 end $$;
 
--- The first event that a run owes a sink, if nobody has it, becomes due.
+-- Make the first event that a run owes a sink due, if no worker has it.
 create function {f}.advance_queue(p_now bigint, p_run bigint, p_sink text, p_delay bigint) returns void
 language plpgsql volatile as $$
 declare
@@ -176,7 +176,7 @@ begin
     end if;
 end $$;
 
--- The run's row orders everything that happens to its queues: a commit may owe more at the same moment.
+-- The lock on the run's row orders all changes to its queues: a commit may add events at the same time.
 create function {f}.settle_one(p_now bigint, p_worker bigint, s jsonb) returns boolean language plpgsql volatile as $$
 declare
     o record;
@@ -201,7 +201,7 @@ begin
             next_at = case when s->{Settled.unsent}->>{Unsent.retry_in} is null then null else next_at end
         where number = (s->{Settled.unsent}->>{Unsent.number})::bigint;
         if not found then
-            v_retry_in := null;  -- it was dropped meanwhile: nothing is to be repeated
+            v_retry_in := null;  -- it was dropped meanwhile, so there is nothing to retry
         end if;
     end if;
     perform {f}.advance_queue(p_now, o.run, o.sink, coalesce(v_retry_in, 0));
@@ -271,7 +271,7 @@ begin
     return {f}.answer(v_now, v_count::text);
 end $$;
 
--- For people only, and rare: no index finds what is owed by the event's id.
+-- For people only, and rare: there is no index by event id.
 create function {f}.drop_event(p_now bigint, p_seen bigint, p_event_id text, p_sink text, p_by text) returns text
 language plpgsql volatile as $$
 declare

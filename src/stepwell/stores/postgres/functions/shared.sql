@@ -1,11 +1,12 @@
--- {t} holds the tables and {f} these functions. A function that the store calls takes the time of a test's clock (null: the
--- server's own) and the latest instant that its process has seen; it answers with one JSON text: the time, the result, and the
--- hints. Values come and go as arrays in the order of the model's fields, bytes as base64; composites.py gives their places names.
+-- {t} is the schema of the tables and {f} that of these functions. A function that the store calls takes the time of a
+-- test's clock (null: the server's own) and the latest instant that its process has seen. It returns one JSON text: the
+-- time, the result, and the hints. Values are arrays in the order of the model's fields, with bytes as base64;
+-- composites.py gives their indexes names.
 --
--- Locks are taken in one order, so that transitions rarely stop each other: keys, then topics (both by name), then runs by
--- number. The lock of the whole store (`enter`) comes with the time, behind those that a transition begins with; who closes the
--- store takes it first, and of the others only the runs of the dead. What still ends in a deadlock is ended by the server, and
--- asked again by the store.
+-- Locks are taken in one order, so that transitions rarely block each other: keys, then topics (both by name), then
+-- runs by number. The lock of the whole store (`enter`) is taken with the time, after the locks that a transition
+-- begins with. A transition that closes the store takes it first, and otherwise locks only the runs of dead workers.
+-- The server resolves remaining deadlocks, and the store repeats the call.
 
 create function {f}.b64(p_bytes bytea) returns text language sql immutable strict parallel safe
 return translate(encode(p_bytes, 'base64'), e'\n', '');
@@ -16,23 +17,23 @@ return decode(p_text, 'base64');
 create function {f}.texts(p_list jsonb) returns text[] language sql immutable parallel safe
 return array(select jsonb_array_elements_text(p_list));
 
--- Never behind an instant that the caller has seen, nor behind the floor that workers raise while they live.
+-- Never behind an instant that the caller has seen, nor behind the floor, which live workers raise.
 create function {f}.read_clock(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
 declare
     v_floor bigint := (select value from {t}.meta where name = 'floor');
     v_now bigint := greatest(coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen, v_floor);
 begin
-    -- A clock that is told by hand may be set back between any two calls.
+    -- A test's clock may be set back between any two calls.
     if p_now is not null and v_now > v_floor then
         update {t}.meta set value = v_now where name = 'floor' and value < v_now;
     end if;
     return v_now;
 end $$;
 
--- Let a transition go on only if the store is open, and keep it open until the transition has ended: who closes it holds the
--- same lock alone, and waits. What goes without this is fenced all the same: plain commits (`advance`, `advance_one`,
--- `advance_known`) are for runs with an owner, and who closes the store frees every run first, for which it waits for each row
--- that is being written. Only the floor of the clock still rises.
+-- Let a transition continue only if the store is open, and keep it open until the transition has ended: closing the
+-- store takes the same lock exclusively, and waits. Transitions without `enter` are fenced too: plain commits
+-- (`advance`, `advance_one`, `advance_known`) are for runs with an owner, and closing the store first frees every run,
+-- for which it waits for each row that is being written. Only the floor of the clock can still rise.
 create function {f}.enter() returns void language plpgsql volatile as $$
 declare
     v_none text := pg_advisory_xact_lock_shared(1398034259, hashtext('{t}'))::text;
@@ -40,8 +41,8 @@ declare
     v_is_encrypted boolean;
     v_is_sealed boolean;
 begin
-    -- A transaction that keeps its snapshot would not see a seal that came while it waited. It meets this row instead, which
-    -- changes with every seal, and is undone and asked again.
+    -- A transaction with a fixed snapshot would not see a seal that was set while it waited. It updates this row, which
+    -- changes with every seal, so it conflicts and is repeated.
     if current_setting('transaction_isolation') <> 'read committed' then
         perform 1 from {t}.meta where name = 'seals' for share;
     end if;
@@ -51,7 +52,7 @@ begin
     if v_is_sealed then
         perform {f}.refuse_sealed();
     end if;
-    -- What the caller says of the values that it brings: "encrypted", "none", or nothing, and then they are plain.
+    -- What the caller declares of its values: "encrypted", "none", or nothing, which means plain.
     v_values := coalesce(current_setting('stepwell.values', true), '');
     if v_is_encrypted and v_values = '' then
         raise exception using errcode = 'SW011', message = 'the store takes encrypted values only';
@@ -60,9 +61,9 @@ begin
     end if;
 end $$;
 
--- From the commit of this transaction on, the store takes encrypted values only. Plain commits go without `enter`, so those of
--- the workers that are there are turned away, and come this way: no worker that encrypts can be among them yet. Transactions
--- that keep their snapshot meet the row of the seals.
+-- From the commit of this transaction on, the store accepts only encrypted values. Plain commits do not use `enter`, so
+-- the plain commits of existing workers are rejected and take the general path; no worker that encrypts can be among
+-- them yet. Transactions with a fixed snapshot conflict on the row of the seals.
 create function {f}.mark_encrypted() returns void language plpgsql volatile as $$
 begin
     update {t}.meta set value = 1 where name = 'encrypted';
@@ -77,26 +78,26 @@ begin
         detail = (select json_build_array(transfer_id, kind, peer, at) from {t}.seals)::text;
 end $$;
 
--- The time, for those that only look: nothing is noted.
-create function {f}.look_at_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
+-- The time, for reads: nothing is stored.
+create function {f}.peek_clock(p_now bigint, p_seen bigint) returns bigint language sql stable as $$
     select greatest(
         coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint), p_seen,
         (select value from {t}.meta where name = 'floor')
     )
 $$;
 
--- The beginning of every transition: the store is open; the time, and no hints yet.
+-- The beginning of every transition: check that the store is open, read the time, and clear the hints.
 create function {f}.begin_at(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
 declare
     v_none text;
 begin
-    -- Assigned, not performed: an assignment is evaluated in place, a `perform` is a query.
+    -- Assigned, not performed: an assignment is evaluated in place, `perform` is a query.
     v_none := {f}.enter()::text;
     v_none := set_config('stepwell.hints', '', true);
     return {f}.read_clock(p_now, p_seen);
 end $$;
 
--- The beginning of a transaction that an author writes in.
+-- The beginning of an author's transaction.
 create function {f}.begin_work(p_now bigint, p_seen bigint) returns text language plpgsql volatile as $$
 begin
     return {f}.answer({f}.begin_at(p_now, p_seen), 'null');
@@ -113,7 +114,7 @@ begin
     );
 end $$;
 
--- What was to be told of a run is no news any more.
+-- Do not send this hint after all.
 create function {f}.unhint(p_kind text, p_run_id text) returns void language plpgsql volatile as $$
 begin
     perform set_config(
@@ -126,7 +127,7 @@ end $$;
 create function {f}.answer(p_now bigint, p_result text) returns text language sql volatile
 return '[' || p_now || ',' || p_result || ',[' || rtrim(current_setting('stepwell.hints'), ',') || ']]';
 
--- Locks of this library among all advisory locks: a class for each kind of name.
+-- The advisory locks of this library: a class for each kind of name.
 create function {f}.lock_key(p_key text) returns void language sql volatile
 begin atomic
     select pg_advisory_xact_lock(1398034251, hashtext(p_key));
@@ -164,7 +165,7 @@ begin
     return v_id;
 end $$;
 
--- Whether a location is an undo, or stands somewhere below one; see model.locations.is_undoing.
+-- Whether a location is an undo, or is below one; see model.locations.is_undoing.
 create function {f}.is_undoing(p_location bytea) returns boolean language plpgsql immutable as $$
 declare
     v_at int := 0;
@@ -178,7 +179,7 @@ begin
     return false;
 end $$;
 
--- A packed location as people read it; see model/locations.py.
+-- A packed location in readable form; see model/locations.py.
 create function {f}.spell(p_location bytea, p_names text[]) returns text language plpgsql immutable as $$
 declare
     v_at int := 0;
@@ -226,7 +227,7 @@ create function {f}.note(
     select p_run, p_now, p_verb, p_by, p_before, r.status, p_reason, nullif(p_act, '') from {t}.runs as r where r.id = p_run
 $$;
 
--- Whether a request was carried out before. One that is under way for the same run is waited for.
+-- Whether a request was carried out before. Waits for the same request if it is in progress for the same run.
 create function {f}.has_acted(p_run_id text, p_act text) returns boolean language plpgsql volatile as $$
 begin
     if p_act = '' then
@@ -236,7 +237,7 @@ begin
     return exists (select 1 from {t}.audit where act = p_act);
 end $$;
 
--- Tell other processes what may have changed. Nothing depends on it, so nobody waits for the disk.
+-- Notify other processes of possible changes. Nothing depends on it, so the commit does not wait for the disk.
 create function {f}.notify(p_now bigint, p_seen bigint, p_channel text, p_payloads jsonb) returns text
 language plpgsql volatile as $$
 begin

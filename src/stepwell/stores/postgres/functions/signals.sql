@@ -1,6 +1,6 @@
--- Signals: delivery to runs.
+-- Delivers signals to runs.
 
--- The active run that a target means, locked, and whether the target is the id of a run at all.
+-- The active run for a target, locked, and whether the target is the id of a run at all.
 create function {f}.find_target(p_target text, out run bigint, out run_id text, out status text, out owner bigint,
     out is_known_id boolean
 ) language plpgsql volatile as $$
@@ -18,7 +18,7 @@ begin
     if not is_known_id then
         select t.id, t.run_id, t.status, t.owner, t.successor, t.ended_at into r
         from {t}.runs as t where t.id = {f}.find_active(p_target) for no key update;
-        -- It may have ended, or lost the key, while somebody else had the lock; then another one may have it.
+        -- While this waited for the lock, the run may have ended or lost the key; then another run may have the key.
         while r.id is not null and r.id is distinct from {f}.find_active(p_target) loop
             select t.id, t.run_id, t.status, t.owner, t.successor, t.ended_at into r
             from {t}.runs as t where t.id = {f}.find_active(p_target) for no key update;
@@ -53,8 +53,8 @@ begin
     return 'held';
 end $$;
 
--- Wake the run that has just got a signal, if it waits for it.
-create function {f}.tell_run(p_now bigint, p_run bigint, p_run_id text, p_status text, p_owner bigint, p_name text)
+-- Wake a run that just got a signal, if it waits for this signal.
+create function {f}.notify_run(p_now bigint, p_run bigint, p_run_id text, p_status text, p_owner bigint, p_name text)
 returns boolean language plpgsql volatile as $$
 begin
     if p_owner is not null then
@@ -71,8 +71,8 @@ begin
     return true;
 end $$;
 
--- The newest run that the target meant, by its id or key, and that knows the dedup key.
-create function {f}.find_ended_twin(p_new jsonb) returns text language plpgsql stable as $$
+-- The newest run with the target's id or key that knows the dedup key.
+create function {f}.find_ended_duplicate(p_new jsonb) returns text language plpgsql stable as $$
 begin
     if p_new->>{NewSignal.dedup_key} is null then
         return null;
@@ -112,7 +112,7 @@ begin
             delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}), null, false);
             return;
         end if;
-        v_known := {f}.find_ended_twin(p_new);
+        v_known := {f}.find_ended_duplicate(p_new);
         delivered := json_build_array(case when v_known is null then 'missing' else 'duplicate' end, v_known, false);
         return;
     end if;
@@ -124,7 +124,7 @@ begin
         return;
     end if;
     perform {f}.insert_signal(p_now, p_new, v.run, null);
-    v_woke := {f}.tell_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>{NewSignal.name});
+    v_woke := {f}.notify_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>{NewSignal.name});
     if v_woke and not v.run = any (woken) then
         woken := woken || v.run;
     end if;
@@ -147,7 +147,7 @@ begin
     return '[[' || array_to_string(v_delivered, ',') || '],' || {f}.take_woken(p_now, v_woken, p_claimant) || ']';
 end $$;
 
--- The name that a signal is sent to is locked as a key only if it would be held: others find their run by its row.
+-- The target is locked as a key only if the signal may have to be held; otherwise the row of the run is enough.
 create function {f}.deliver(p_now bigint, p_seen bigint, p_signals jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -177,7 +177,7 @@ begin
     return {f}.answer(v_now, {f}.deliver_all(v_now, p_signals, p_claimant));
 end $$;
 
--- Deliver to the active run of a key, or create it: it takes over what is held for its key, so the signal comes first.
+-- Deliver to the active run of a key, or create it. The signal is held first: a new run takes over held signals.
 create function {f}.deliver_or_create(p_now bigint, p_seen bigint, p_signal jsonb, p_new jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -203,7 +203,7 @@ begin
     where r.id = {f}.find_active(p_new->>{NewRun.key})
     for no key update of r;
     if v.id is not null and v.id is distinct from {f}.find_active(p_new->>{NewRun.key}) then
-        v.id := null;  -- it ended while this waited for it; nobody can have taken the key since
+        v.id := null;  -- it ended while this waited; no other run can have taken the key since
     end if;
     if v.id is not null then
         v_answer := {f}.deliver_all(v_now, jsonb_build_array(jsonb_set(p_signal, '{{NewSignal.target}}',
@@ -212,7 +212,7 @@ begin
             json_build_array(
                 v.run_id, v.run_id = p_new->>{NewRun.run_id}, v.input = {f}.unb64(p_new->>{NewRun.input}), false, null, null
             ),
-            v_answer->{Mail.delivered}->0, v_answer->{Mail.claimed}
+            v_answer->{DeliverResult.delivered}->0, v_answer->{DeliverResult.claimed}
         )::text);
     end if;
     v_held := {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
@@ -228,7 +228,7 @@ begin
     )::text);
 end $$;
 
--- Move strays to runs that may read them.
+-- Move undelivered signals to runs that may read them.
 create function {f}.redeliver(p_now bigint, p_seen bigint, p_letters jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -244,7 +244,7 @@ begin
     for v_letter in select one from jsonb_array_elements(p_letters) as one loop
         v_number := (v_letter->>{Redelivery.number})::bigint;
         select * into v from {f}.find_target(v_letter->>{Redelivery.target});
-        -- A signal that no run will read where it is: held, refused, or left by a run that has ended.
+        -- A signal that no run will read: held, refused, or left by an ended run.
         select s.name, s.dedup_key into v_stray
         from {t}.signals as s
         left join {t}.runs as r on r.id = s.run
@@ -264,12 +264,12 @@ begin
             v_delivered := v_delivered || json_build_array('duplicate', v.run_id, false)::text;
             continue;
         end if;
-        -- A new number: a run that is at work has passed the old ones already.
+        -- A new number: a running run has passed the old numbers already.
         update {t}.signals
         set number = nextval(pg_get_serial_sequence('{t}.signals', 'number')), run = v.run, key = null, refused = null,
             payload = {f}.unb64(v_letter->>{Redelivery.payload})
         where number = v_number;
-        v_woke := {f}.tell_run(v_now, v.run, v.run_id, v.status, v.owner, v_stray.name);
+        v_woke := {f}.notify_run(v_now, v.run, v.run_id, v.status, v.owner, v_stray.name);
         if v_woke and not v.run = any (v_woken) then
             v_woken := v_woken || v.run;
         end if;

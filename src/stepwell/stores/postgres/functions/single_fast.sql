@@ -1,8 +1,8 @@
--- The short way for what is asked alone and is as simple as most: one run that starts, gets a signal that it waits for, or
--- completes. Each does what the general transition would do, with the few statements that this needs; what is not so simple
--- goes the general way in the same transaction, and nothing is written before that is known.
+-- The fast path for a single simple request: one run that starts, gets a signal that it waits for, or completes. Each
+-- function does what the general transition would do, with fewer statements. If the request turns out not to be simple,
+-- the general transition runs in the same transaction; nothing is written before that is known.
 
--- The worker of a claimant that may take another run of this definition, if there is none that could be more urgent.
+-- The worker of a claimant that may take another run of this definition, if no run could be more urgent.
 create function {f}.find_taker(p_now bigint, p_claimant jsonb, p_definition text, p_priority bigint) returns bigint
 language plpgsql stable as $$
 begin
@@ -19,7 +19,8 @@ begin
     );
 end $$;
 
--- `create_runs` for one run: the time, if it is new and claimed, which says all there is to know of it; else the same answer.
+-- `create_runs` for one run. If the run is new and claimed, the answer is only the time, from which the caller derives
+-- the rest; else it is the same answer.
 create function {f}.create_single(p_now bigint, p_seen bigint, p_new jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -28,7 +29,7 @@ declare
     v_definition int;
     v_run bigint;
 begin
-    -- One with a key, a parent or a delay meets others.
+    -- A run with a key, a parent or a delay may affect others.
     if p_new->>{NewRun.key} is null and p_new->>{NewRun.parent} is null and (p_new->>{NewRun.delay})::bigint <= 0 then
         v_now := {f}.begin_at(p_now, p_seen);
         v_owner := {f}.find_taker(v_now, p_claimant, (p_new->>{NewRun.workflow}) || '@' || (p_new->>{NewRun.version}),
@@ -62,7 +63,7 @@ begin
     return {f}.answer(v_now, v_now::text);
 end $$;
 
--- `deliver_all` for one signal to a run that is parked, waits for it, and is claimed with it; null if that is not so.
+-- `deliver_all` for one signal to a run that waits for it and is claimed with it; null if this does not apply.
 create function {f}.deliver_single(p_now bigint, p_new jsonb, p_claimant jsonb) returns text language plpgsql volatile as $$
 declare
     v_name text := p_new->>{NewSignal.name};
@@ -94,11 +95,11 @@ begin
     if not found then
         return null;
     end if;
-    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.own(p_now, array[r.id], v_owner) || ']';
+    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
 end $$;
 
--- `apply` for one commit that completes its run, and has entries and at most one signal that was read besides. Its owner
--- alone can do this, so it is as safe as a plain commit while the store is being closed: see `enter`.
+-- `apply` for one commit that completes its run and has otherwise only entries and at most one consumed signal. Only
+-- the run's owner can do this, so it is as safe as a plain commit while the store is being closed: see `enter`.
 create function {f}.finish(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -107,7 +108,7 @@ declare
     v_taken bigint;
     r record;
 begin
-    -- The end of a child, or of a run that has events, concerns others.
+    -- The end of a child, or of a run with events, affects others.
     select run.id, run.key, run.deadline_at, h.revision, h.last_seq into r
     from {t}.runs as run
     join {t}.heads as h on h.run = run.id
@@ -122,7 +123,7 @@ begin
     if found then
         v_now := {f}.read_clock(p_now, p_seen);
     end if;
-    -- Once more what may have come meanwhile, and what is rare.
+    -- Check again what may have changed meanwhile, and the rare cases.
     if r.id is null or r.deadline_at <= v_now
         or exists (select 1 from {t}.receipts where run = r.id)
         or exists (select 1 from {t}.cursors where run = r.id)

@@ -5,7 +5,7 @@ create function {f}.find_active(p_key text) returns bigint language sql stable a
     where key = p_key and ended_at is null and replaced_by is null and debounced_until is null
 $$;
 
--- Add a run, which takes over what was held for its key, and claim it if that is possible.
+-- Add a run, which takes over what is held for its key, and claim it if possible.
 create function {f}.insert_run(
     p_now bigint, p_new jsonb, inout q {f}.quota, out run bigint, out claimed json,
     p_generation bigint default 1, p_previous text default null, p_previous_started_at bigint default null,
@@ -52,7 +52,7 @@ begin
     end if;
 end $$;
 
--- Add a run that could not be started: it has ended already, and has no key.
+-- Add a run that could not be started: it has ended already and has no key.
 create function {f}.insert_failed(p_now bigint, p_new jsonb, p_failure bytea) returns bigint language plpgsql volatile as $$
 declare
     v_run bigint;
@@ -77,7 +77,8 @@ begin
     return v_run;
 end $$;
 
--- Signals held for a key go to the run that has it now. Those that the run knows already count as consumed.
+-- Move signals that are held for a key to the run that has it now. Signals that the run knows already count as
+-- consumed.
 create function {f}.take_over_held(p_run bigint, p_key text) returns void language plpgsql volatile as $$
 begin
     update {t}.signals as s
@@ -89,7 +90,7 @@ begin
     update {t}.signals set run = p_run, key = null where key = p_key;
 end $$;
 
--- What a start answers is `Created`.
+-- The answer of a start is `Created`.
 create function {f}.create_one(p_now bigint, p_new jsonb, inout q {f}.quota, p_together text[], out created json)
 language plpgsql volatile as $$
 declare
@@ -126,7 +127,7 @@ begin
             return;
         end if;
         if v_met.id is not null then
-            -- What its worker is doing right now may change what it is.
+            -- Its worker may be changing its status right now.
             select status into v_met.status from {t}.runs where id = v_met.id for no key update;
             if p_new->>{NewRun.on_conflict} <> 'replace' or v_met.status = 'compensation_failed' then
                 raise exception using errcode = 'SW003', message = 'the key is taken',
@@ -146,8 +147,8 @@ begin
     created := json_build_array(p_new->>{NewRun.run_id}, true, true, false, v_added.claimed, v_replaced);
 end $$;
 
--- The time instead of a list: all of them are new, and claimed since then.
--- The answer if one of the ids is taken, by a run that is there or by an earlier one of them: then none is started. Else null.
+-- The answer if one of the ids is taken, by an existing run or by an earlier run of the same call: then none is
+-- started. Otherwise null.
 create function {f}.refused_ids(p_runs jsonb) returns text language sql stable as $$
     with given as (
         select new->>{NewRun.run_id} as run_id, (new->>{NewRun.own_id})::boolean as own_id,
@@ -170,6 +171,7 @@ create function {f}.refused_ids(p_runs jsonb) returns text language sql stable a
     having bool_or(is_taken)
 $$;
 
+-- If all runs are new and claimed, the answer is only the time, from which the caller derives the rest.
 create function {f}.create_runs(p_now bigint, p_seen bigint, p_runs jsonb, p_claimant jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -193,7 +195,7 @@ begin
     if jsonb_array_length(p_runs) > 1 then
         select array_agg(new->>{NewRun.run_id}) into v_together from jsonb_array_elements(p_runs) as new;
         if (select count(distinct new->>{NewRun.priority}) > 1 from jsonb_array_elements(p_runs) as new) then
-            v_claimant := null;  -- those that come later may be more urgent: the next claim sorts them
+            v_claimant := null;  -- a later run may be more urgent; the next claim sorts them
         end if;
     else
         v_together := array[p_runs->0->>{NewRun.run_id}];

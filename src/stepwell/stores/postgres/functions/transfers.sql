@@ -1,7 +1,8 @@
--- Closing the store and opening it again, and what is moved out of it and into it; see stores/base/transfers.py. The store calls
--- what writes here in a transaction that sees whatever was committed before each statement: after the lock, all there is.
+-- Closing and opening the store, and moving its contents out and in; see stores/base/transfers.py. The store calls the
+-- writing functions here in a transaction in which each statement sees everything committed before it: after the lock,
+-- that is everything.
 
--- The beginning of these transitions: nobody else is in the store, and nobody comes in before this has ended.
+-- The beginning of these transitions: no other transition is in progress, and none begins before this one has ended.
 create function {f}.begin_exclusive(p_now bigint, p_seen bigint) returns bigint language plpgsql volatile as $$
 begin
     perform pg_advisory_xact_lock(1398034259, hashtext('{t}'));
@@ -51,8 +52,8 @@ declare
     v_now bigint;
     v_known record;
 begin
-    -- Once before the lock too: a store that is in use is not held up by who only asks.
-    perform {f}.refuse_if_used({f}.look_at_clock(p_now, p_seen));
+    -- Also before the lock: an attempt to seal must not block a store that is in use.
+    perform {f}.refuse_if_used({f}.peek_clock(p_now, p_seen));
     v_now := {f}.begin_exclusive(p_now, p_seen);
     select transfer_id, kind into v_known from {t}.seals;
     if found then
@@ -65,8 +66,8 @@ begin
     if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0, 0, 0]' then
         raise exception using errcode = 'SW008', message = 'the store is not empty', detail = {f}.manifest(p_now, p_seen);
     end if;
-    -- Here it waits for the last plain commits, which are not held back by the lock: see `enter`. `rescue` itself would pass by a
-    -- run that somebody is writing to, and leave it to that one.
+    -- Wait here for the last plain commits, which the lock does not stop: see `enter`. `rescue` would skip a run that
+    -- another transaction is writing.
     perform {f}.lock_owned(array(select distinct owner from {t}.runs where owner is not null));
     v_now := ({f}.rescue(p_now, v_now, 9223372036854775807)::json->>{Answer.now})::bigint;
     v_now := greatest(v_now, p_since);
@@ -87,7 +88,7 @@ begin
     return {f}.answer(v_now, {f}.find_seal(p_now, p_seen));
 end $$;
 
--- Open the store, if it is closed in this way: as it was, with what came, or emptied of that.
+-- Open the store, if it has this seal: unchanged, with the contents that arrived, or emptied.
 create function {f}.unseal(p_now bigint, p_seen bigint, p_transfer_id text, p_kind text, p_clears boolean) returns text
 language plpgsql volatile as $$
 declare
@@ -104,49 +105,50 @@ begin
     if p_clears then
         perform {f}.clear();
     elsif p_kind = 'arriving' then
-        perform {f}.pass_numbers();
+        perform {f}.advance_sequences();
     end if;
     return {f}.answer(v_now, 'null');
 end $$;
 
--- The sequence that a table's rows are numbered by.
+-- The sequence that numbers a table's rows.
 create function {f}.numbers_of(p_table text) returns regclass language sql stable as $$
     select pg_get_serial_sequence('{t}.' || p_table, 'number')::regclass
 $$;
 
--- Whatever is numbered from now on is numbered above what came.
-create function {f}.pass_numbers() returns void language plpgsql volatile as $$
+-- Raise the sequences above the numbers that arrived.
+create function {f}.advance_sequences() returns void language plpgsql volatile as $$
 declare
     v_table text;
     v_last bigint;
 begin
     foreach v_table in array array['signals', 'events', 'receipts', 'outbox'] loop
         execute 'select max(number) from {t}.' || v_table into v_last;
-        perform {f}.pass({f}.numbers_of(v_table), v_last);
+        perform {f}.advance_sequence({f}.numbers_of(v_table), v_last);
     end loop;
-    perform {f}.pass('{t}.armed', (select max(armed) from {t}.waits));
+    perform {f}.advance_sequence('{t}.armed', (select max(armed) from {t}.waits));
 end $$;
 
--- Use up the numbers of a sequence up to this one. Who may only take them, as docs/postgres.md grants it, takes them one by one.
-create function {f}.pass(p_sequence regclass, p_last bigint) returns void language plpgsql volatile as $$
+-- Use up the numbers of a sequence up to this one. A role that may only take numbers, as docs/postgres.md grants it,
+-- takes them one by one.
+create function {f}.advance_sequence(p_sequence regclass, p_last bigint) returns void language plpgsql volatile as $$
 declare
-    v_given bigint := {f}.last_given(p_sequence);
+    v_last bigint := {f}.last_assigned(p_sequence);
 begin
-    if v_given >= coalesce(p_last, 0) then
+    if v_last >= coalesce(p_last, 0) then
         return;
     end if;
     if has_sequence_privilege(p_sequence, 'update') then
         perform setval(p_sequence, p_last);
     else
-        perform nextval(p_sequence) from generate_series(v_given + 1, p_last);
+        perform nextval(p_sequence) from generate_series(v_last + 1, p_last);
     end if;
 end $$;
 
-create function {f}.last_given(p_sequence regclass) returns bigint language sql volatile as $$
+create function {f}.last_assigned(p_sequence regclass) returns bigint language sql volatile as $$
     select coalesce(pg_sequence_last_value(p_sequence), 0)
 $$;
 
--- Forget everything but the clock, the numbers given, and the seal.
+-- Delete everything except the clock, the assigned numbers, and the seal.
 create function {f}.clear() returns void language sql volatile as $$
     delete from {t}.definitions;
     delete from {t}.workers;
@@ -175,8 +177,8 @@ create function {f}.clear() returns void language sql volatile as $$
     update {t}.meta set value = 0 where name = 'encrypted'
 $$;
 
--- A parcel: [blobs, events, runs, chunks, signals, owed, requests, acts, given, next, holds, hold_acts, head,
--- is_encrypted]. A mark is the kind, a colon, and the mark of the last thing.
+-- A batch: [blobs, events, runs, chunks, signals, owed, requests, acts, highest, next, holds, hold_acts, head,
+-- is_encrypted]. A mark is the kind, a colon, and the mark of the last item.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
 declare
@@ -191,7 +193,7 @@ begin
         perform {f}.refuse_unsealed('');
     end if;
     if v_first is null then
-        perform {f}.refuse_value('no parcel ends at ' || p_after);
+        perform {f}.refuse_value('no batch ends at ' || p_after);
     end if;
     for v_place in v_first..cardinality(v_kinds) loop
         select * into v_page from {f}.pack_kind(v_kinds[v_place], v_key, p_limit, p_bytes);
@@ -206,7 +208,7 @@ begin
         end if;
     end loop;
     return '[' || array_to_string(v_contents, ',') || ','
-        || json_build_array({f}.last_given({f}.numbers_of('receipts')), {f}.last_given({f}.numbers_of('outbox')))::text
+        || json_build_array({f}.last_assigned({f}.numbers_of('receipts')), {f}.last_assigned({f}.numbers_of('outbox')))::text
         || ',' || to_json(v_next)::text || ',' || {f}.read_holds()::text || ','
         || (
             select coalesce(json_agg(act order by place desc), '[]')::text
@@ -215,7 +217,7 @@ begin
         || (select (value <> 0)::text from {t}.meta where name = 'encrypted') || ']';
 end $$;
 
-create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_parcel jsonb) returns text
+create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_batch jsonb) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_exclusive(p_now, p_seen);
@@ -228,35 +230,36 @@ begin
         perform {f}.refuse_unsealed(p_transfer_id);
     end if;
     select min(place) into v_damaged
-    from jsonb_array_elements(p_parcel->{Parcel.blobs}) with ordinality as x (one, place)
+    from jsonb_array_elements(p_batch->{TransferBatch.blobs}) with ordinality as x (one, place)
     where encode(sha256({f}.unb64(one->>{PackedBlob.content})), 'hex') <> one->>{PackedBlob.name};
     if v_damaged is not null then
         perform {f}.refuse_item('damaged', 'blobs', v_damaged - 1);
     end if;
     for v_kind, v_place in select kind, place - 1 from unnest({f}.packed_kinds()) with ordinality as x (kind, place) loop
-        v_items := p_parcel->(v_place::int);
+        v_items := p_batch->(v_place::int);
         if jsonb_array_length(v_items) > 0 then
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
     end loop;
-    perform {f}.replace_holds(p_parcel->{Parcel.holds}, p_parcel->{Parcel.hold_acts});
-    update {t}.chain set number = (p_parcel->{Parcel.head}->>{ChainHead.number})::bigint,
-        chain = p_parcel->{Parcel.head}->>{ChainHead.chain};
-    update {t}.meta set value = 1 where name = 'encrypted' and (p_parcel->>{Parcel.is_encrypted})::boolean;
-    -- Also the numbers of what is gone are not given again.
-    perform {f}.pass({f}.numbers_of('receipts'), (p_parcel->{Parcel.given}->>{Given.receipts})::bigint);
-    perform {f}.pass({f}.numbers_of('outbox'), (p_parcel->{Parcel.given}->>{Given.owed})::bigint);
+    perform {f}.replace_holds(p_batch->{TransferBatch.holds}, p_batch->{TransferBatch.hold_acts});
+    update {t}.chain set number = (p_batch->{TransferBatch.head}->>{ChainHead.number})::bigint,
+        chain = p_batch->{TransferBatch.head}->>{ChainHead.chain};
+    update {t}.meta set value = 1 where name = 'encrypted' and (p_batch->>{TransferBatch.is_encrypted})::boolean;
+    -- The numbers of deleted rows are not assigned again either.
+    perform {f}.advance_sequence({f}.numbers_of('receipts'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.receipts})::bigint);
+    perform {f}.advance_sequence({f}.numbers_of('outbox'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.owed})::bigint);
     return {f}.answer(v_now, 'null');
 end $$;
 
 create function {f}.unpack_kind(p_now bigint, p_kind text, p_items jsonb) returns void language plpgsql volatile as $$
 begin
-    perform {f}.add_things(p_now, p_kind, p_items, 0);
+    perform {f}.add_items(p_now, p_kind, p_items, 0);
 exception when unique_violation then
-    -- A number, a key or an id is somebody else's. Whose, is found one by one; a thing that came twice, just so, is welcome.
+    -- Another item has a number, a key or an id of these. Items are added one by one to find which; identical ones are
+    -- fine.
     for v_place in 0..jsonb_array_length(p_items) - 1 loop
         begin
-            perform {f}.add_things(p_now, p_kind, jsonb_build_array(p_items->v_place), v_place);
+            perform {f}.add_items(p_now, p_kind, jsonb_build_array(p_items->v_place), v_place);
         exception when unique_violation then
             perform {f}.refuse_item('differs', p_kind, v_place);
         end;

@@ -1,6 +1,6 @@
--- Reads for people: they never decide a write. What they answer is the result alone.
+-- Reads for people. No write depends on them. They return only the result.
 
--- The run with this id; else that of this key: the active one, or the one created last.
+-- The run with this id; else the active run of this key, or the one created last.
 create function {f}.find_run(p_target text) returns bigint language sql stable as $$
     select coalesce(
         (select id from {t}.runs where run_id = p_target),
@@ -25,7 +25,7 @@ begin
     );
 end $$;
 
--- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
+-- All texts with the prefix are between the prefix and the prefix followed by the highest character.
 create function {f}.find_by_prefix(p_now bigint, p_seen bigint, p_prefix text, p_limit bigint) returns text
 language sql stable as $$
     select coalesce(json_agg(run_id order by run_id), '[]')::text
@@ -68,7 +68,7 @@ create function {f}.list_streams(p_now bigint, p_seen bigint, p_run_id text) ret
     ) as streams
 $$;
 
--- The stream of an unknown run is over.
+-- The stream of an unknown run has ended.
 create function {f}.read_stream(p_now bigint, p_seen bigint, p_run_id text, p_stream text, p_after bigint, p_limit bigint)
 returns text language sql stable as $$
     select json_build_array(
@@ -157,7 +157,7 @@ language sql stable as $$
     ) as unread
 $$;
 
--- What became of a question: who has it, and the reply if there is one.
+-- The state of a signal that asked: the run that has it, and the reply if there is one.
 create function {f}.find_question(p_now bigint, p_seen bigint, p_signal_id text) returns text language sql stable as $$
     select coalesce(
         (
@@ -177,7 +177,7 @@ $$;
 create function {f}.list_kept(p_now bigint, p_seen bigint, p_limit bigint,
     p_topic text) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return (
         select coalesce(
@@ -206,7 +206,7 @@ $$;
 create function {f}.list_definitions(p_now bigint, p_seen bigint) returns text language sql stable as $$
     select coalesce(json_agg(name order by name collate "C"), '[]')::text
     from (
-        -- A debounced start may change its definition, and leave one behind that no run has.
+        -- A debounced start may change its definition, and leave a definition without runs.
         select workflow || '@' || version as name
         from {t}.definitions as d
         where exists (select 1 from {t}.runs as r where r.definition = d.id)
@@ -228,10 +228,10 @@ create function {f}.tally_runs(p_now bigint, p_seen bigint) returns text languag
     ) as counted
 $$;
 
--- The states are named, so that an index has all of it.
-create function {f}.census(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
+-- The states are listed, so that the index covers the query.
+create function {f}.count_unfinished(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return (
         select json_build_array(
@@ -258,7 +258,7 @@ begin
     );
 end $$;
 
--- One look into the index for each priority.
+-- One index look-up for each priority.
 create function {f}.next_wake(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language sql stable as $$
     select coalesce(
         min((select min(r.wake_at) from {t}.runs as r where r.definition = d.id and r.wake_at is not null))::text, 'null'
@@ -269,7 +269,7 @@ $$;
 
 create function {f}.has_stranded(p_now bigint, p_seen bigint) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return (
         exists (select 1 from {t}.workers where lease_until <= v_now)
@@ -278,15 +278,15 @@ begin
     )::text;
 end $$;
 
-create function {f}.outlook(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language plpgsql stable as $$
+create function {f}.upcoming_work(p_now bigint, p_seen bigint, p_definitions jsonb) returns text language plpgsql stable as $$
 declare
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     return '[' || {f}.next_wake(p_now, p_seen, p_definitions) || ',' || {f}.has_stranded(p_now, v_now) || ','
         || coalesce((select min(lease_until)::text from {t}.workers where lease_until > v_now), 'null') || ']';
 end $$;
 
--- The states are named, so that runs that have ended are not looked at: they are many, and have no index.
+-- The states are listed, so that ended runs are not read: they are many, and have no index.
 create function {f}.orphans(p_now bigint, p_seen bigint) returns text language sql stable as $$
     select coalesce(json_agg(r.run_id order by r.id), '[]')::text
     from {t}.runs as r

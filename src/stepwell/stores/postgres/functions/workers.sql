@@ -1,6 +1,6 @@
--- Workers, their leases, and runs of workers that died, left, or do not know of them.
+-- Workers, their leases, and freeing runs of workers that died, stopped, or do not know of them.
 
--- Registering again lengthens a live lease; one that is over is refused.
+-- Registering again extends a live lease; an expired lease is refused.
 create function {f}.register(p_now bigint, p_seen bigint, p_worker jsonb) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
@@ -23,8 +23,8 @@ begin
     );
 end $$;
 
--- The runs of a worker that were paused, by themselves or with their workflow. As long as no workflow is, its others are not
--- looked at.
+-- The paused runs of a worker, paused themselves or with their workflow. While no workflow is paused, its other runs
+-- are not read.
 create function {f}.list_held(p_worker bigint) returns json language plpgsql stable as $$
 begin
     if not exists (select 1 from {t}.holds) then
@@ -58,7 +58,7 @@ begin
     if v_worker is null then
         perform {f}.refuse_lease(p_incarnation);
     end if;
-    -- A server that takes over with a clock that is behind begins where this one was.
+    -- If a server with a clock that is behind takes over, it continues from this floor.
     update {t}.meta set value = v_now where name = 'floor' and value < v_now - 500000;
     return {f}.answer(v_now, json_build_array(
         v_now + p_lease,
@@ -71,7 +71,7 @@ begin
     )::text);
 end $$;
 
--- What a worker that is gone had taken from the outbox is due.
+-- Make everything due that a dead worker had taken from the outbox.
 create function {f}.free_taken(p_now bigint, p_owner bigint) returns void language plpgsql volatile as $$
 declare
     v_run_id text;
@@ -86,7 +86,7 @@ begin
     end loop;
 end $$;
 
--- Free what an incarnation owns but does not know of; which runs.
+-- Free the runs that an incarnation owns but does not know of. Returns these runs.
 create function {f}.relinquish(p_now bigint, p_seen bigint, p_incarnation text, p_keep jsonb) returns text
 language plpgsql volatile as $$
 declare
@@ -108,8 +108,8 @@ begin
     return {f}.answer(v_now, to_json(v_freed)::text);
 end $$;
 
--- A run that is in the middle of another transition, or of a transactional step that the worker could not wait for, is not
--- waited for: it has an owner without a lease then, and the next rescue frees it.
+-- A run that another transition or an unfinished transactional step has locked is not waited for: it then has an owner
+-- without a lease, and the next rescue frees it.
 create function {f}.retire(p_now bigint, p_seen bigint, p_incarnation text) returns text language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
@@ -126,8 +126,8 @@ begin
     return {f}.answer(v_now, 'null');
 end $$;
 
--- Owners without a live lease. Distinct owners by leaps over the index: what it costs grows with the workers, not with the runs
--- they own. A worker without a row is as dead as one whose lease is over.
+-- Owners without a live lease. Jumps over the index from owner to owner: the cost grows with the workers, not with the
+-- runs that they own. A worker without a row is as dead as a worker with an expired lease.
 create function {f}.dead_owners(p_now bigint) returns setof bigint language sql stable as $$
     with recursive owners (id) as (
         select min(owner) from {t}.runs where owner is not null
@@ -142,7 +142,7 @@ create function {f}.dead_owners(p_now bigint) returns setof bigint language sql 
         and not exists (select 1 from {t}.workers as w where w.id = owners.id and w.lease_until > p_now)
 $$;
 
--- The same of those who have taken events out of the outbox. A request may be carried out after its worker has left.
+-- The same for workers that have taken events from the outbox. A request may be carried out after its worker has left.
 create function {f}.dead_takers(p_now bigint) returns setof bigint language sql stable as $$
     with recursive takers (id) as (
         select min(owner) from {t}.outbox where owner is not null
@@ -157,7 +157,7 @@ create function {f}.dead_takers(p_now bigint) returns setof bigint language sql 
         and not exists (select 1 from {t}.workers as w where w.id = takers.id and w.lease_until > p_now)
 $$;
 
--- Lock runs that these have, and their heads: a plain commit of a run that is known locks no more than that.
+-- Lock the runs of these owners, and their heads: a plain commit of a known run locks only its head.
 create function {f}.lock_owned(p_owners bigint[]) returns void language plpgsql volatile as $$
 declare
     v_runs bigint[] := array(select id from {t}.runs where owner = any (p_owners) order by id for no key update);
@@ -165,12 +165,12 @@ begin
     perform 1 from {t}.heads where run = any (v_runs) order by run for no key update;
 end $$;
 
--- Lock what dead owners have, and wait for those who are in the middle of a commit, but not for long: if one of the rows is held
--- for longer, none is locked by this. Before the time is read, as in commits: a clock that is told by hand is a row, too.
+-- Lock the runs of dead owners. Waits for commits in progress, but not for long: if a row stays locked for longer, this
+-- locks none. It runs before the time is read, as in commits: a test's clock is a row, too.
 create function {f}.await_owned(p_now bigint, p_seen bigint) returns void language plpgsql volatile as $$
 declare
     v_patience text := current_setting('lock_timeout');
-    v_now bigint := {f}.look_at_clock(p_now, p_seen);
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
 begin
     perform set_config('lock_timeout', '500ms', true);
     perform {f}.lock_owned(array(select {f}.dead_owners(v_now)));
@@ -179,9 +179,9 @@ exception when lock_not_available then
     return;
 end $$;
 
--- Take runs from owners without a live lease. Those that stalled too often are only named, with what a failure says of them:
--- [freed, [[run_id, epoch, stalls, path, own failure], ...]]. A run that a transactional step has in its hands is left for the
--- next time: that process may be stopped for long, and nobody else's runs shall wait for it.
+-- Free runs whose owner has no live lease. Runs that stalled too often are only returned, with the facts for their
+-- failure: [freed, [[run_id, epoch, stalls, path, own failure], ...]]. A run that a transactional step has locked is
+-- left for the next call: that process may be suspended for long, and other runs must not wait for it.
 create function {f}.rescue(p_now bigint, p_seen bigint, p_stalls_max bigint) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
@@ -220,7 +220,7 @@ begin
     return {f}.answer(v_now, '[' || to_json(v_freed)::text || ',[' || array_to_string(v_poison, ',') || ']]');
 end $$;
 
--- The place recorded last; a failed attempt counts as one.
+-- The last recorded place; a failed attempt counts, too.
 create function {f}.latest_place(p_run bigint) returns text language sql stable as $$
     select coalesce(
         (
@@ -237,8 +237,8 @@ create function {f}.latest_place(p_run bigint) returns text language sql stable 
     )
 $$;
 
--- Set a run aside that takes its workers down, if it is still as it was found. A cancel must outlive the pause: with a cause, a
--- resume goes on undoing instead of running forwards.
+-- Pause a run that crashes its workers, if its state has not changed. A cancel must survive the pause: with a cause, a
+-- resumed run continues its rollback instead of running forwards.
 create function {f}.quarantine(p_now bigint, p_seen bigint, p_run_id text, p_epoch bigint, p_stalls bigint, p_failure text)
 returns text language plpgsql volatile as $$
 declare

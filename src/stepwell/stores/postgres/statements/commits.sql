@@ -1,6 +1,6 @@
 -- name: advance_one
--- What nearly every commit is: one entry of a run that is as it should be; its revision, and its
--- number, by which the next one finds it (`advance_known`). No row: it is for `apply` to judge.
+-- The most common commit: one entry of a run in the expected state. Returns its revision and its number, by which
+-- `advance_known` finds it. No row: `apply` judges the commit.
 with owned as (
     select r.id
     from {t}.runs as r
@@ -24,7 +24,7 @@ kept as (
 select revision || ' ' || run from advanced;
 
 -- name: advance_known
--- The same, of a run that `advance_one` has found: its row in `heads` alone decides. Its revision.
+-- The same for a run that `advance_one` has found: only its row in `heads` is checked. Returns its revision.
 with advanced as (
     update {t}.heads as h
     set number = $3::bigint, revision = h.revision + 1, last_seq = $4::bigint, stalls = 0

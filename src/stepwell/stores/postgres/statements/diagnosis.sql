@@ -1,4 +1,4 @@
--- What `stepwell doctor` asks. {t} is the schema of the tables, {f} that of this release's functions.
+-- The queries of `stepwell doctor`. {t} is the schema of the tables, {f} that of this release's functions.
 
 -- name: settings
 select name, setting
@@ -9,22 +9,22 @@ where name in (
 );
 
 -- name: connections
--- Who may not see what others do still sees that they are there.
+-- A role that may not see the activity of others still sees their connections.
 select count(*) from pg_stat_activity where datid is not null and usesysid is not null;
 
 -- name: clock
 select (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 
 -- name: released
--- The functions of how many releases are there.
+-- The number of releases whose functions are installed.
 select count(*) from pg_namespace where nspname ~ %(pattern)s;
 
 -- name: begun
--- Whether there is a schema to have rights in, and whether the role may make one.
+-- Whether the schema exists, and whether the role may create one.
 select to_regnamespace(%(tables)s) is not null, has_database_privilege(current_database(), 'create');
 
 -- name: rights
--- What the role lacks: one row for each right. Sequences of identity columns need none.
+-- The rights that the role lacks, one row each. Sequences of identity columns need none.
 select 'usage on schema ' || quote_ident(nspname)
 from pg_namespace
 where nspname = any (%(schemas)s) and not has_schema_privilege(oid, 'usage')
@@ -49,7 +49,7 @@ order by 1;
 select transfer_id, kind, peer, at from {t}.seals;
 
 -- name: workers
-select name, lease_until > (select {f}.look_at_clock(null, 0)), lease_until from {t}.workers order by started_at, id;
+select name, lease_until > (select {f}.peek_clock(null, 0)), lease_until from {t}.workers order by started_at, id;
 
 -- name: has_unfinished
 select exists (
@@ -58,15 +58,15 @@ select exists (
 
 -- name: stranded
 select count(*)
-from {f}.dead_owners({f}.look_at_clock(null, 0)) as dead (owner)
+from {f}.dead_owners({f}.peek_clock(null, 0)) as dead (owner)
 join {t}.runs as r on r.owner = dead.owner;
 
 -- name: orphans
 select {f}.orphans(null, 0);
 
 -- name: backlog
--- One range of the index for each definition, and no more of it than is counted.
-with clock as materialized (select {f}.look_at_clock(null, 0) as now)
+-- One index range for each definition, read only as far as it is counted.
+with clock as materialized (select {f}.peek_clock(null, 0) as now)
 select count(*), coalesce(max(clock.now - due.wake_at), 0)
 from clock
 cross join {t}.definitions as d
@@ -79,7 +79,7 @@ cross join lateral (
 ) as due;
 
 -- name: unserved
-with clock as materialized (select {f}.look_at_clock(null, 0) as now),
+with clock as materialized (select {f}.peek_clock(null, 0) as now),
 alive as (select w.definitions from {t}.workers as w, clock where w.lease_until > clock.now)
 select
     array(

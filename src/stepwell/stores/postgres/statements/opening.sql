@@ -1,5 +1,5 @@
--- name: look_in
--- The time, and what the tables say of themselves: it fails unless the tables and this release's functions are there.
+-- name: read_opening
+-- The time, the version of the tables and their identity. It fails unless tables and this release's functions exist.
 select
     json_build_array(
         {f}.read_time($1::bigint, $2::bigint)::bigint,

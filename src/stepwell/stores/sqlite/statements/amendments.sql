@@ -17,7 +17,7 @@ select workflow, version, priority from stepwell_definitions where id = :id;
 update stepwell_runs set parent_location = :location where id = :id;
 
 -- name: find_child
--- As `runs.find_for_cancel` gives it, with whether the parent waits for it, and its key.
+-- As `runs.find_for_cancel` returns it, with whether the child is detached, when it ended, and its key.
 select id, run_id, status, owner, cause, parent, parent_location, detached, ended_at, key
 from stepwell_runs
 where run_id = :run_id and parent is not null;

@@ -1,5 +1,5 @@
 -- name: record
--- The start of an at-most-once step is replaced by its outcome.
+-- The outcome of an at-most-once step replaces its start.
 insert or replace into stepwell_attempts (run, location, number, at, failure, next_at)
 values (:run, :location, :number, :at, :failure, :next_at);
 

@@ -1,14 +1,14 @@
 -- name: append
--- The key refuses a second result at one location.
+-- The primary key rejects a second result at one location.
 insert into stepwell_entries (run, location, seq, kind, status, value, at, took, attempts, undo)
 values (:run, :location, :seq, :kind, :status, :value, :at, :took, :attempts, :undo);
 
 -- name: trim
--- What may still have to be undone stays.
+-- Entries that may have to be undone stay.
 delete from stepwell_entries where run = :run and location >= :low and location < :high and undo is null;
 
 -- name: list
--- Sorted by seq in Python: mostly in order already, which a sorter of SQLite's does not know to use.
+-- Sorted by seq in Python: the rows are mostly in order already, which SQLite's sorter does not exploit.
 select seq, location, kind, status, value, at, took, attempts, undo from stepwell_entries where run = :run;
 
 -- name: has_undo
@@ -21,7 +21,7 @@ select location from stepwell_entries where run = :run and status = 'f';
 delete from stepwell_entries where run = :run and location = :location;
 
 -- name: find_latest
--- The place recorded last; a failed attempt counts as one.
+-- The last recorded place; a failed attempt counts, too.
 select location
 from (
     select at, seq, location from stepwell_entries where run = :run

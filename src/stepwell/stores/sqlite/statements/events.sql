@@ -19,7 +19,7 @@ order by number
 limit :limit;
 
 -- name: list_kept_for
--- What a wait may still take: not what its run got before.
+-- The events that a wait may take: not those that its run received before.
 select e.number, e.facets, e.deliver
 from stepwell_events as e
 where e.topic = :topic and e.kept_until is not null and e.is_taken = 0 and e.kept_until > :now and e.published_at >= :first
@@ -35,7 +35,7 @@ set is_taken = :is_taken, kept_until = :kept_until, forget_at = max(forget_at, :
 where number = :number;
 
 -- name: empty
--- What the topic does not keep and nobody has in an inbox is only known from now on.
+-- An event that is neither kept by its topic nor in an inbox loses its payload; only its id is remembered.
 update stepwell_events
 set payload = null
 where number = :number and (kept_until is null or is_taken = 1)

@@ -23,6 +23,6 @@ order by id desc
 limit :limit;
 
 -- name: forget_all
--- Two statements: what is there is replaced by what comes from another database.
+-- Two statements: the contents of another database replace what is there.
 delete from stepwell_holds;
 delete from stepwell_audit where workflow is not null;

@@ -1,5 +1,5 @@
 -- name: forget
--- Only what is over: a key that is still kept is never forgotten early.
+-- Only expired keys: a key is never deleted early.
 delete from stepwell_requests where kept_until <= :now;
 
 -- name: find

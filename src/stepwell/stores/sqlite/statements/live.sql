@@ -1,5 +1,5 @@
 -- name: publish
--- A value of an earlier position comes from a replay, and is older than what is stored.
+-- A value with an earlier position comes from a replay, and is older than the stored value.
 insert into stepwell_published (run, name, position, value) values (:run, :name, :position, :value)
 on conflict (run, name) do update set position = excluded.position, value = excluded.value
 where excluded.position >= position;

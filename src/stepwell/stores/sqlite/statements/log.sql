@@ -1,3 +1,3 @@
 -- name: fill
--- Never committed. In a table whose rows may be large.
+-- Never committed. It uses a table whose rows may be large.
 insert into stepwell_blobs (hash, content, stored_at) values (x'', zeroblob(:bytes), 0);

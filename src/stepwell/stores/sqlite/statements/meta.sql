@@ -7,16 +7,16 @@ select
     (select count(*) from sqlite_schema where name = 'stepwell_meta') as ours;
 
 -- name: find_schema
--- The schema's number in a file that is shared: there the pragmas belong to the application.
+-- The schema's number in a shared file, where the pragmas belong to the application.
 select value from stepwell_meta where name = 'schema';
 
 -- name: set_schema
 insert into stepwell_meta (name, value) values ('schema', :version)
 on conflict (name) do update set value = excluded.value;
 
--- name: heed
--- The clock, whether values are encrypted and, if the database is closed, its seal: what others may have written that every
--- transaction must know.
+-- name: read_state
+-- The clock, whether values are encrypted and, if the database is closed, its seal: what another process may have
+-- changed and every transaction must know.
 select c.floor, c.uptime, c.boot, c.divisor, s.transfer_id, s.kind, s.peer, s.at,
     (select value from stepwell_meta where name = 'encrypted')
 from stepwell_clock as c
@@ -29,8 +29,8 @@ update stepwell_meta set value = :value where name = 'encrypted';
 -- name: set_clock
 update stepwell_clock set floor = :floor, uptime = :uptime, boot = :boot, divisor = :divisor where id = 1;
 
--- name: pass
--- Numbers that came from elsewhere are not given again.
+-- name: raise
+-- Do not assign numbers again that came from another database.
 update stepwell_meta set value = max(value, :value) where name = :name;
 
 -- name: next

@@ -50,7 +50,7 @@ delete from stepwell_outbox where number = :number and run = :run and sink = :si
 -- name: fail
 update stepwell_outbox set attempts = attempts + 1, failure = :failure where number = :number;
 
--- name: bury
+-- name: mark_dead
 update stepwell_outbox set died_at = :now, next_at = null where number = :number;
 
 -- name: find_first
@@ -92,7 +92,7 @@ where o.event_id = :event_id and o.died_at is not null and (:sink is null or o.s
 order by o.number;
 
 -- name: list_event
--- For people only, and rare: no index finds what is owed by the event's id.
+-- For people only, and rare: there is no index by event id.
 select o.number, o.run, o.sink, o.name, r.run_id, r.status
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run

@@ -11,5 +11,5 @@ select failure from stepwell_payloads where run = :run;
 update stepwell_payloads set failure = :failure where run = :run;
 
 -- name: finish
--- An end without a failure keeps the one that is stored: of a rollback, its cause.
+-- An end without a failure keeps the stored failure, which is the cause of a rollback.
 update stepwell_payloads set output = :output, failure = coalesce(:failure, failure) where run = :run;

@@ -31,7 +31,7 @@ update stepwell_receipts set is_read = 1 where number = :number;
 delete from stepwell_receipts where number = :number;
 
 -- name: pass_on
--- No wait of the successor is at those places.
+-- The successor has no waits at these locations.
 update stepwell_receipts set run = :successor, locations = '[]' where run = :run;
 
 -- name: forget

@@ -2,7 +2,7 @@
 insert into stepwell_replies (number, status, value, at) values (:number, :status, :value, :now) on conflict do nothing;
 
 -- name: find
--- What became of a question: who has it, and the reply if there is one.
+-- The state of a signal that asked: the run that has it, and the reply if there is one.
 select
     r.run_id,
     r.status as run_status,

@@ -1,12 +1,12 @@
 -- name: find_for_commit
--- What a commit is judged by. Parameters of the hot statements are bound by position, in the order they first appear.
+-- The facts that decide about a commit. Hot statements bind parameters by position, in the order of their first use.
 select r.id, r.revision, r.wake_at, r.hold, r.status, w.incarnation, r.epoch, r.number, r.last_seq, r.deadline_at
 from stepwell_runs as r
 left join stepwell_workers as w on w.id = r.owner
 where r.run_id = :run_id;
 
 -- name: advance_known
--- The hot path: one statement that judges and advances, if the run is as it was left. No column of any index.
+-- The hot path: one statement checks and advances the run, if its state is known. It changes no indexed column.
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0
 where id = :id and run_id = :run_id and revision = :revision - 1 and number = :number - 1 and last_seq = :before
@@ -14,7 +14,7 @@ where id = :id and run_id = :run_id and revision = :revision - 1 and number = :n
     and owner = (select id from stepwell_workers where incarnation = :incarnation);
 
 -- name: finish_known
--- The same for a run that completes, if its end concerns nobody else and leaves nothing to clear.
+-- The same for a run that completes, if its end affects no other run and leaves nothing to delete.
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
     status = 'completed', ended_at = :now, owner = null, wake_at = null
@@ -33,13 +33,13 @@ where id = :id and run_id = :run_id and revision = :revision - 1 and number = :n
     ));
 
 -- name: advance
--- The hot path: one row, and no column of any index.
+-- The hot path: one row, and no indexed column.
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0
 where id = :id;
 
 -- name: touch
--- A commit without progress leaves the stalls as they are.
+-- A commit without progress does not reset the stalls.
 update stepwell_runs
 set number = :number, revision = :revision
 where id = :id;
@@ -69,7 +69,7 @@ set number = :number, revision = :revision, last_seq = :last_seq, stalls = 0,
 where id = :id;
 
 -- name: release
--- Whether there was progress is the caller's word.
+-- The caller decides whether there was progress.
 update stepwell_runs
 set number = :number, revision = :revision, last_seq = :last_seq, stalls = case when :has_progress then 0 else stalls end,
     status = case when hold is not null then 'paused' when status = 'running' then 'pending' else status end,
@@ -102,7 +102,7 @@ from stepwell_runs
 where key = :key and ended_at is null and replaced_by is null and debounced_until is null;
 
 -- name: find_ended_of_key
--- The one that ended last, within the window.
+-- The run that ended last, within the window.
 select run_id, id
 from stepwell_runs
 where key = :key and ended_at > :since and status <> 'continued' and replaced_by is null and debounced_until is null
@@ -128,7 +128,7 @@ limit :limit;
 select key, debounced_until from stepwell_runs where id = :id;
 
 -- name: wake_debounced
--- One that is due, but whose key this run had until now.
+-- A planned run that is due, but whose key this run had until now.
 update stepwell_runs
 set wake_at = :now
 where key = (select r.key from stepwell_runs as r where r.id = :id)
@@ -136,7 +136,7 @@ where key = (select r.key from stepwell_runs as r where r.id = :id)
 returning run_id;
 
 -- name: begin_debounced
--- It holds its key from now on.
+-- The run holds its key from now on.
 update stepwell_runs set debounced_until = null where id = :id;
 
 -- name: postpone
@@ -160,7 +160,7 @@ where id = :id;
 select {Run.* to row} from stepwell_run_rows where id = :id;
 
 -- name: read_claimed
--- And whether there may be signals, children and events for it: for most there are not all of these.
+-- Also whether there may be signals, children and events for the run: most runs have none of these.
 select
     {Run.* to row},
     exists (select 1 from stepwell_signals as s where s.run = :id and s.payload is not null),
@@ -176,7 +176,7 @@ select r.epoch, w.incarnation from stepwell_runs as r join stepwell_workers as w
 select {Run.* to row} from stepwell_run_rows where run_id = :run_id;
 
 -- name: find_for_signal
--- Also the names that it waits for: a JSON list of each wait in a line.
+-- Also the names that the run waits for: a JSON list for each wait, one per line.
 select
     r.id, r.run_id, r.status, r.owner, r.wake_at, r.successor, r.ended_at,
     (select group_concat(w.names, char(10)) from stepwell_waits as w where w.run = r.id and w.kind = 'signal'),
@@ -213,7 +213,7 @@ where status in ('running', 'cancelling', 'compensating') and status <> 'complet
 select run_id from stepwell_runs where status = 'cancelling' and status <> 'completed' and owner = :owner order by id;
 
 -- name: list_held
--- They, or their workflow, were paused. As long as no workflow is, its others are not looked at.
+-- Runs that were paused, themselves or with their workflow. While no workflow is paused, its other runs are not read.
 select run_id
 from (
     select id, run_id from stepwell_runs where owner = :owner and owner is not null and hold is not null
@@ -232,7 +232,7 @@ set status = case when hold is not null then 'paused' when status = 'running' th
     owner = null, wake_at = iif(hold is null, :now, null), stalls = :stalls
 where id = :id;
 
--- name: stand_still
+-- name: pause_unowned
 update stepwell_runs set status = 'paused', wake_at = null, hold = :hold where id = :id;
 
 -- name: mark_held
@@ -247,11 +247,11 @@ where id = :id;
 select id, run_id, status, owner, cause, parent, parent_location from stepwell_runs where run_id = :run_id;
 
 -- name: replace
--- It goes on to its end without the key.
+-- The run continues to its end without the key.
 update stepwell_runs set replaced_by = :successor where id = :id;
 
 -- name: list_tied
--- Those that end with their parent.
+-- Children that end with their parent.
 select id, run_id, status, owner, cause, parent, parent_location
 from stepwell_runs
 where parent = :parent and tied = 1 and ended_at is null
@@ -270,11 +270,11 @@ where parent = :parent and parent_location >= :low and parent_location < :high a
 order by id;
 
 -- name: mark_cancelling
--- Stalls of the run as it was do not count against its rollback.
+-- Earlier stalls do not count against the rollback.
 update stepwell_runs set status = 'cancelling', reason = :reason, hold = null, stalls = 0 where id = :id;
 
 -- name: cancel
--- The raised epoch fences a worker that is in the middle of a turn.
+-- The raised epoch fences a worker that is executing a turn.
 update stepwell_runs
 set status = 'cancelled', reason = :reason, epoch = epoch + 1, owner = null, wake_at = null, ended_at = :now, hold = null
 where id = :id;
@@ -283,7 +283,7 @@ where id = :id;
 select id, status, key, cause, hold, owner from stepwell_runs where run_id = :run_id;
 
 -- name: resume
--- A planned one must not begin before it was quiet for long enough: how long that is, is not known any more.
+-- A planned run must not begin before its quiet time has passed. That time is not stored, so `debounced_until` counts.
 update stepwell_runs
 set status = :status, wake_at = max(:now, coalesce(debounced_until, :now)), stalls = 0, hold = null
 where id = :id;
@@ -311,7 +311,7 @@ select loose from stepwell_runs where id = :id;
 update stepwell_runs set loose = :loose where id = :id;
 
 -- name: list_ended_children
--- Those that the run's waits name. A continued child has not ended: its successor stands at the same location.
+-- The children that the run's waits name. A continued child has not ended: its successor has the same location.
 select c.parent_location, c.run_id, c.status, p.output, p.failure
 from stepwell_runs as c
 cross join stepwell_payloads as p on p.run = c.id
@@ -322,7 +322,7 @@ where c.parent = :run_id
 order by c.id;
 
 -- name: find_family
--- What an end needs to know: whom to tell, and what a successor inherits.
+-- What an end needs to know: the parent to notify, and what a successor inherits.
 select
     r.parent, r.parent_location, r.detached, r.tied, r.key, r.generation, coalesce(r.started_at, r.created_at),
     exists (select 1 from stepwell_runs as c where c.parent = r.run_id and c.tied = 1 and c.ended_at is null),

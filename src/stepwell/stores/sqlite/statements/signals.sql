@@ -1,12 +1,12 @@
 -- name: find
--- Known by its id, wherever it is and whatever became of it.
+-- By its id, wherever it is and in any state.
 select r.run_id from stepwell_signals as s left join stepwell_runs as r on r.id = s.run where s.signal_id = :signal_id;
 
--- name: find_twin
+-- name: find_duplicate
 select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key;
 
--- name: find_ended_twin
--- The newest run that the target meant, by its id or key, and that knows the dedup key.
+-- name: find_ended_duplicate
+-- The newest run with the target's id or key that knows the dedup key.
 with recursive meant (id, run_id, successor) as (
     select id, run_id, successor from stepwell_runs where run_id = :target
     union
@@ -20,11 +20,11 @@ where exists (select 1 from stepwell_signals as s where s.run = m.id and s.name 
 order by m.id desc
 limit 1;
 
--- name: find_held_twin
+-- name: find_held_duplicate
 select 1 from stepwell_signals where key = :key and name = :name and dedup_key = :dedup_key;
 
 -- name: insert
--- Nothing, if it is known.
+-- Does nothing if the signal is known.
 insert into stepwell_signals (signal_id, run, key, name, dedup_key, payload, sent_at, asks)
 values (:signal_id, :run, :key, :name, :dedup_key, :payload, :sent_at, :asks)
 on conflict (signal_id) do nothing;
@@ -39,13 +39,13 @@ order by number;
 select distinct name from stepwell_signals where run = :run and payload is not null and refused is null;
 
 -- name: consume
--- The row stays, so that a duplicate is still known.
+-- The row stays, so that a duplicate is recognised.
 update stepwell_signals
 set payload = null
 where number = :number and run = :run and payload is not null and refused is null;
 
 -- name: refuse
--- It keeps its payload, for people to look at and to deliver again.
+-- It keeps its payload, so that people can read it and deliver it again.
 update stepwell_signals
 set refused = :reason
 where number = :number and run = :run and payload is not null and refused is null;
@@ -54,7 +54,7 @@ where number = :number and run = :run and payload is not null and refused is nul
 insert into stepwell_discards (run) values (:run);
 
 -- name: discard
--- Nothing, unless the run was created so.
+-- Does nothing unless the run was created with `discards`.
 update stepwell_signals
 set payload = null
 where
@@ -66,7 +66,7 @@ where
 -- name: pass_on
 update stepwell_signals set run = :successor where run = :run and payload is not null and refused is null;
 
--- name: drop_held_twins
+-- name: drop_held_duplicates
 -- Held signals that the run knows already count as consumed.
 update stepwell_signals
 set run = :run, key = null, dedup_key = null, payload = null
@@ -82,8 +82,8 @@ update stepwell_signals set run = :run, key = null where key = :key;
 -- name: find_held
 select 1 from stepwell_signals where key = :key limit 1;
 
--- name: find_stray
--- A signal that no run will read where it is: held, refused, or left by a run that has ended.
+-- name: find_undelivered
+-- A signal that no run will read: held, refused, or left by an ended run.
 select s.name, s.dedup_key
 from stepwell_signals as s
 left join stepwell_runs as r on r.id = s.run
@@ -95,11 +95,11 @@ where s.number = :number and s.payload is not null and (
 -- Another signal of the run with the same dedup key.
 select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key and number <> :number;
 
--- name: drop_stray
+-- name: drop_undelivered
 update stepwell_signals set run = :run, key = null, dedup_key = null, payload = null where number = :number;
 
 -- name: redeliver
--- A new number: a run that is at work has passed the old ones already.
+-- A new number: a running run has passed the old numbers already.
 update stepwell_signals
 set
     number = (select max(number) + 1 from stepwell_signals),

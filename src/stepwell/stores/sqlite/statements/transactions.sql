@@ -1,5 +1,5 @@
 -- name: begin
--- Immediate always: a deferred transaction that turns into a write fails at once, without waiting, if another one wrote.
+-- Always immediate: a deferred transaction that begins to write fails at once, without waiting, if another one wrote.
 begin immediate;
 
 -- name: begin_read
@@ -13,7 +13,7 @@ commit;
 rollback;
 
 -- name: save
--- What an author writes within our transaction can be undone by itself.
+-- An author's writes within our transaction can be undone separately.
 savepoint stepwell_work;
 
 -- name: release

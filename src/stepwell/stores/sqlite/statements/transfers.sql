@@ -28,20 +28,20 @@ select
     (select count(*) from stepwell_requests) as requests,
     (select count(*) from stepwell_acts) as acts;
 
--- name: find_given
--- SQLite keeps the highest number of the outbox by itself, from the first row on.
+-- name: find_highest
+-- SQLite itself keeps the highest number of the outbox, from the first row on.
 select
     (select value from stepwell_meta where name = 'receipts') as receipts,
     coalesce((select seq from sqlite_sequence where name = 'stepwell_outbox'), 0) as owed;
 
--- name: pass_owed
+-- name: raise_owed
 insert into sqlite_sequence (name, seq)
 select 'stepwell_outbox', 0
 where not exists (select 1 from sqlite_sequence where name = 'stepwell_outbox');
 update sqlite_sequence set seq = max(seq, :owed) where name = 'stepwell_outbox';
 
 -- name: clear
--- Everything but the clock, the numbers given, and the seal.
+-- Everything except the clock, the assigned numbers, and the seal.
 delete from stepwell_definitions;
 delete from stepwell_workers;
 delete from stepwell_runs;
@@ -96,7 +96,7 @@ select id from stepwell_runs where id > :after order by id;
 select id from stepwell_runs where run_id = :run_id;
 
 -- name: read_run
--- What the view of a run leaves out.
+-- Columns that the view of a run leaves out.
 select number, exists (select 1 from stepwell_discards as d where d.run = r.id)
 from stepwell_runs as r
 where r.id = :run;
@@ -111,7 +111,7 @@ insert into stepwell_payloads (run, input, output, failure, tags) values (:run, 
 select position, armed from stepwell_waits where run = :run and topic is not null order by position;
 
 -- name: list_signals
--- A reason is of no use without the signal: one that was dropped later may still have it.
+-- A reason is useless without the signal; a signal that was dropped later may still have one.
 select
     s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, s.payload, s.sent_at, s.asks,
     case when s.payload is not null then s.refused end,

@@ -2,7 +2,7 @@
 select {Run.* to row} from stepwell_run_rows where run_id in (select value from json_each(:ids));
 
 -- name: find_many_by_key
--- Of each key the active run, or else the one created last.
+-- For each key the active run, else the run created last.
 select {Run.* to row}
 from stepwell_run_rows
 where id in (
@@ -17,7 +17,7 @@ where id in (
 );
 
 -- name: find_by_key
--- The active run of the key, or else the one created last.
+-- The active run of the key, else the run created last.
 select {Run.* to row}
 from stepwell_run_rows
 where id = (
@@ -29,7 +29,7 @@ where id = (
 );
 
 -- name: find_by_prefix
--- Everything that begins with the prefix lies between it and the prefix followed by the highest character.
+-- All texts with the prefix are between the prefix and the prefix followed by the highest character.
 select run_id
 from stepwell_runs
 where run_id >= :prefix and run_id < :prefix || char(1114111)
@@ -47,15 +47,15 @@ select run_id, id from stepwell_runs where run_id in (select value from json_eac
 select {Run.* to row} from stepwell_run_rows where parent = :run_id order by id;
 
 -- name: list_runs
--- The markers are replaced by texts from the allow-list in stores/sql/filters.py. Only ids: what else is known of runs that are
--- not on the page is not looked up.
+-- The markers are replaced by texts from the allow-list in stores/sql/filters.py. It returns only ids: other columns
+-- are not read for runs that are not on the page.
 select r.id from stepwell_runs as r {tables} where {conditions} and {more} order by {order} limit :limit;
 
 -- name: find_many
 select {Run.* to row} from stepwell_run_rows where id in (select value from json_each(:ids));
 
--- name: find_sure
--- What can be read of a row whatever is in it, in the order of a run's fields.
+-- name: find_readable
+-- The columns that can be read whatever a row contains, in the order of a run's fields.
 select
     cast(hex(run_id) as text),
     '?',
@@ -73,11 +73,11 @@ from stepwell_runs
 where id = :id;
 
 -- name: count_runs
--- As list_runs.
+-- Markers as in list_runs.
 select count(*) from (select 1 from stepwell_runs as r {tables} where {conditions} limit :limit);
 
 -- name: count_unfinished
--- The states are named, so that the index has all of it.
+-- The states are listed, so that the index covers the query.
 select status, count(*)
 from stepwell_runs
 where status in ('pending', 'running', 'waiting', 'paused', 'cancelling', 'compensating', 'compensation_failed')
@@ -85,7 +85,7 @@ where status in ('pending', 'running', 'waiting', 'paused', 'cancelling', 'compe
 group by status;
 
 -- name: count_due
--- One range of the index for each priority.
+-- One index range for each priority.
 select
     coalesce(
         sum(
@@ -105,7 +105,7 @@ select
 from stepwell_definitions as d;
 
 -- name: tally_runs
--- No index has all of it, so this is for people.
+-- No index covers it, so this is for people.
 select
     d.workflow || '@' || d.version as definition,
     r.status,
@@ -115,7 +115,7 @@ from stepwell_runs as r join stepwell_definitions as d on d.id = r.definition
 group by 1, 2;
 
 -- name: next_wake
--- One look into the index for each priority.
+-- One index look-up for each priority.
 select min((select min(r.wake_at) from stepwell_runs as r where r.definition = d.id and r.wake_at is not null))
 from stepwell_definitions as d
 where d.workflow = :workflow and d.version = :version;

@@ -10,7 +10,7 @@ values (:run, :position, :location, 'topic', :token, :due_at, :names, :since, :f
 select location, token, due_at, names, since, facets, limit_at, topic, armed from stepwell_waits where run = :run and kind = 'topic';
 
 -- name: list_open
--- A wait without conditions has an empty facet; one with conditions is found by the first of them.
+-- A wait without conditions has an empty facet; a wait with conditions is found by the first of them.
 select w.armed, w.run, w.position, w.location, w.facets, r.run_id, r.status, r.owner
 from stepwell_waits as w
 cross join stepwell_runs as r on r.id = w.run

@@ -2,14 +2,14 @@
 select id, incarnation, name, started_at, lease_until, definitions from stepwell_workers where incarnation = :incarnation;
 
 -- name: find_live
--- Beside its number, whether priorities are used at all: definitions are few, and without them no claim need ask. And whether
--- any workflow is paused: then the claim asks which.
+-- Also whether priorities are used at all: definitions are few, and without priorities no claim need check them. And
+-- whether any workflow is paused: then the claim checks which.
 select id, exists (select 1 from stepwell_definitions where priority <> 0), exists (select 1 from stepwell_holds where workflow >= '')
 from stepwell_workers
 where incarnation = :incarnation and lease_until > :now;
 
 -- name: register
--- Registering again lengthens a live lease; the caller has refused a lease that is over.
+-- Registering again extends a live lease; the caller has refused an expired lease.
 insert into stepwell_workers (incarnation, name, started_at, lease_until, definitions)
 values (:incarnation, :name, :now, :lease_until, :definitions)
 on conflict (incarnation) do update
@@ -31,15 +31,16 @@ select id, incarnation, name, started_at, lease_until, definitions from stepwell
 -- name: find_dead
 select 1 from stepwell_workers where lease_until <= :now limit 1;
 
--- name: next_lapse
+-- name: next_lease_end
 select min(lease_until) from stepwell_workers where lease_until > :now;
 
 -- name: list_dead
 select id from stepwell_workers where lease_until <= :now;
 
 -- name: list_dead_owners
--- Distinct owners by leaps over the index: what it costs grows with the workers, not with the runs they own.
--- A worker without a row is as dead as one whose lease is over.
+-- Jumps over the index from owner to owner: the cost grows with the workers, not with the runs that they own. A worker
+-- without a row is as dead as a worker with an expired lease.
+
 with recursive owners (status, id) as (
     select
         s.column1,

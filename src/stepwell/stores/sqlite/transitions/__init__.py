@@ -1,1 +1,1 @@
-"""Transitions: each is a function of a transaction; what it decides and what it writes cannot be parted."""
+"""Transitions: each is a function of a transaction, so its decision and its writes cannot be separated."""

@@ -1,4 +1,4 @@
-"""Repairs of runs, and runs that begin with the record of another."""
+"""Repairs of runs, and runs that start with the history of another run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FAILED = RunStatus.FAILED.value
 
 
 def amend(tx: Transaction, amendment: Amendment) -> Amended:
-    """Repair a run, if it is as expected."""
+    """Repair a run, if its state is as expected."""
     run, status, epoch, revision, last_seq, key, known, definition = _get(tx, amendment.run_id)
     if known == amendment.amendment_id:
         return Amended.APPLIED
@@ -63,10 +63,10 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
     if amendment.input is not None:
         tx.run("payloads.change_input", run=run, input=amendment.input)
     if revives:
-        tx.run("signals.drop_held_twins", run=run, key=key)
+        tx.run("signals.drop_held_duplicates", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
     note(tx, run, amendment.verb, Actor(amendment.by), status, amendment.reason)
-    tx.left.pop(amendment.run_id, None)
+    tx.known_revisions.pop(amendment.run_id, None)
     tx.hint(HintKind.READY, amendment.run_id)
     return Amended.APPLIED
 
@@ -112,7 +112,7 @@ def _append(tx: Transaction, run: int, run_id: RunId, last_seq: int, entries: Se
 
 
 def _drop(tx: Transaction, dropped: Dropped, announce: Announce | None) -> None:
-    """Let a child stand where its parent does not look for it, and stop it."""
+    """Move a child to a location where its parent does not look, and cancel it."""
     found = tx.find("amendments.find_child", run_id=dropped.run_id)
     if found is None:
         return
@@ -126,7 +126,7 @@ def _drop(tx: Transaction, dropped: Dropped, announce: Announce | None) -> None:
 
 
 def fork(tx: Transaction, fork: Fork) -> Created | None:
-    """Start a run with a part of what another one has recorded."""
+    """Start a run with a part of the history of another run."""
     source, status, epoch, revision, *_ = _get(tx, fork.source)
     is_known = tx.find("amendments.find", run_id=fork.new.run_id) is not None
     if not is_known and (epoch, revision) != (fork.epoch, fork.revision):

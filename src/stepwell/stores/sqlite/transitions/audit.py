@@ -14,10 +14,10 @@ class Actor(NamedTuple):
     act: str = ""
 
     def has_acted(self, tx: Transaction) -> bool:
-        """Whether this very request was carried out before."""
+        """Whether this request was carried out before."""
         return bool(self.act) and tx.find("audit.find_act", act=self.act) is not None
 
 
 def note(tx: Transaction, run: int, verb: str, actor: Actor, before: str, reason: str = "") -> None:
-    """Leave an audit row."""
+    """Add an audit row."""
     tx.run("audit.note", run=run, now=tx.now, verb=verb, by=actor.by, before=str(before), reason=reason, act=actor.act)

@@ -1,4 +1,4 @@
-"""Owning runs, and letting them go."""
+"""Claiming runs, and freeing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.stores.base.damage import salvage_claimed
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.base.workers import lease_lost
 from stepwell.stores.sqlite.histories import read_events, read_outcomes, read_signals
-from stepwell.stores.sqlite.rows import encode_texts, sure_of, to_run
+from stepwell.stores.sqlite.rows import encode_texts, readable_values, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.holds import served
@@ -26,7 +26,7 @@ _PARKED = frozenset({RunStatus.WAITING.value, RunStatus.COMPENSATING.value})
 
 
 class Quota:
-    """How much a claimant may still take within one transition."""
+    """How many runs a claimant may still take within one transition."""
 
     def __init__(self, tx: Transaction, claimant: Claimant | None) -> None:
         self._tx = tx
@@ -41,7 +41,7 @@ class Quota:
             self._definitions = served(tx.connection, self._definitions)
 
     def reserve(self, definition: str, priority: int) -> int | None:
-        """The worker's number, if it may take another run of this definition and no run that is due is more urgent."""
+        """The worker's number, if it may take another run of this definition and none that is more urgent is due."""
         if self._left <= 0 or definition not in self._definitions:
             return None
         if (self._has_priorities or priority) and self._is_overtaking(priority):
@@ -55,7 +55,7 @@ class Quota:
         return found is not None
 
     def take(self, run: int) -> Claimed | None:
-        """Claim a run that was made due, if it still is, is served and the limit allows."""
+        """Claim a run that was made due, if it is still due, the claimant serves it and the limit allows."""
         if self._left <= 0:
             return None
         try:
@@ -63,18 +63,18 @@ class Quota:
             assert row is not None
             found = to_run(row)
         except (CorruptRecordError, UnicodeDecodeError):
-            return None  # it is due, and set aside when it is claimed
+            return None  # it stays due; the worker that claims it pauses it
         if found.wake_at is None or found.wake_at > self._tx.now:
-            return None  # what came later in the same transition ended it
+            return None  # a later part of the same transition ended it
         owner = self.reserve(found.definition, found.priority)
         if owner is None:
             return None
-        self._tx.unhint(HintKind.READY, found.run_id)  # nobody need look for it
-        return own(self._tx, run, owner)
+        self._tx.unhint(HintKind.READY, found.run_id)  # no worker need look for it
+        return claim_run(self._tx, run, owner)
 
 
 def begin(tx: Transaction, run: int) -> bool:
-    """Let a debounced run have its key; false if another run has it, whose end will wake this one."""
+    """Give a debounced run its key. False if another run has the key; the end of that run wakes this one."""
     found = tx.find("runs.find_key", id=run)
     assert found is not None
     key, until = found
@@ -82,7 +82,7 @@ def begin(tx: Transaction, run: int) -> bool:
         tx.run("runs.postpone", id=run, wake_at=postponed_to(tx.now, until))
         return False
     tx.run("runs.begin_debounced", id=run)
-    tx.run("signals.drop_held_twins", run=run, key=key)
+    tx.run("signals.drop_held_duplicates", run=run, key=key)
     tx.run("signals.take_over_held", run=run, key=key)
     return True
 
@@ -94,7 +94,7 @@ def find_live(tx: Transaction, incarnation: Incarnation) -> int | None:
 
 
 def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
-    """Own what is most urgent, and among equals what has been due longest."""
+    """Claim the most urgent runs; among equals, the runs that have been due longest."""
     found = tx.execute(_FIND_LIVE, (claimant.incarnation, tx.now)).fetchone()
     if found is None:
         raise lease_lost(claimant.incarnation)
@@ -113,7 +113,7 @@ def claim(tx: Transaction, claimant: Claimant) -> list[Claimed]:
 
 
 def _find_lanes(tx: Transaction, claimant: Claimant) -> list[tuple[int, int]]:
-    """The priorities of what a claimant serves, each with the number of a definition."""
+    """The definitions that a claimant serves, as pairs of priority and number."""
     lanes: list[tuple[int, int]] = []
     for definition in set(claimant.definitions):
         workflow, _, version = definition.rpartition("@")
@@ -129,9 +129,9 @@ def _claim_due(tx: Transaction, definitions: list[int], owner: int, limit: int) 
         is_complete = True
         for _, run, debounced_until in _list_due(tx, definitions, limit - len(claimed)):
             if debounced_until is None or begin(tx, run):
-                claimed.append(own(tx, run, owner))
+                claimed.append(claim_run(tx, run, owner))
             else:
-                is_complete = False  # it made room for another one of this priority
+                is_complete = False  # it was not claimed, so another run of this priority may be
     return claimed
 
 
@@ -143,28 +143,28 @@ def _list_due(tx: Transaction, definitions: list[int], limit: int) -> list[Row]:
 
 
 def _claim_soon(tx: Transaction, lanes: list[tuple[int, int]], owner: int, limit: int, ahead: Span) -> list[Claimed]:
-    """Own waiting runs that will be due before long, most urgent first."""
+    """Claim waiting runs that will be due soon, most urgent first."""
     soon: list[tuple[int, int, int]] = []
     for priority, definition in lanes:
         rows = tx.rows("runs.list_soon", definition=definition, now=tx.now, until=tx.now + ahead, limit=limit)
         soon += [(-priority, wake_at, run) for wake_at, run in rows]
-    return [own(tx, run, owner) for _, _, run in sorted(soon)[:limit]]
+    return [claim_run(tx, run, owner) for _, _, run in sorted(soon)[:limit]]
 
 
 def _by_time(row: Row) -> Row:
     return row[:2]
 
 
-def own(tx: Transaction, run: int, owner: int) -> Claimed:
-    """Give a run to a worker under a new epoch."""
+def claim_run(tx: Transaction, run: int, owner: int) -> Claimed:
+    """Make a worker the owner of a run, under a new epoch."""
     tx.write(_CLAIM, (owner, tx.now, run))
     try:
         row = tx.execute(_READ_CLAIMED, (run,)).fetchone()
         assert row is not None
         claimed = to_run(row)
     except (CorruptRecordError, UnicodeDecodeError) as error:
-        return _own_damaged(tx, run, error)
-    tx.leave(claimed.run_id, run, claimed.revision)
+        return _claim_damaged(tx, run, error)
+    tx.remember(claimed.run_id, run, claimed.revision)
     has_signals, has_children, has_events = row[-3:]
     inbox = Inbox(
         read_signals(tx.connection, run) if has_signals else (),
@@ -174,27 +174,27 @@ def own(tx: Transaction, run: int, owner: int) -> Claimed:
     return Claimed(claimed, inbox, claimed.revision == 0)
 
 
-def _own_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
-    """A run whose row cannot be read must not keep others from being claimed."""
-    sure, claim = tx.find("views.find_sure", id=run), tx.find("runs.find_claim", id=run)
+def _claim_damaged(tx: Transaction, run: int, error: Exception) -> Claimed:
+    """Claim a run whose row cannot be read, so that it does not prevent claims of other runs."""
+    sure, claim = tx.find("views.find_readable", id=run), tx.find("runs.find_claim", id=run)
     assert sure is not None
     assert claim is not None
     epoch, incarnation = claim
-    return salvage_claimed(sure_of(sure), epoch, incarnation, error)
+    return salvage_claimed(readable_values(sure), epoch, incarnation, error)
 
 
 def free(tx: Transaction, run: int, run_id: RunId, stalls: int, *, is_held: bool) -> None:
-    """Take a run from its owner; anybody may claim it at once, unless it is paused."""
+    """Take a run from its owner. Any worker may claim it at once, unless it is paused."""
     tx.run("runs.free", id=run, now=tx.now, stalls=stalls)
     tx.hint(HintKind.ENDED if is_held else HintKind.READY, run_id)
 
 
 def is_parked(status: str, owner: int | None) -> bool:
-    """Whether a run stands still until one of its waits is satisfied."""
+    """Whether a run has no owner and waits until one of its waits is satisfied."""
     return owner is None and status in _PARKED
 
 
 def wake(tx: Transaction, run: int, run_id: RunId) -> None:
-    """Make a run due now; one that is due already keeps its place."""
+    """Make a run due now. A run that is due already keeps its place."""
     tx.run("runs.wake", id=run, now=tx.now)
     tx.hint(HintKind.READY, run_id)

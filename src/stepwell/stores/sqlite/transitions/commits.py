@@ -57,7 +57,7 @@ _ADD_WAIT = SQL["waits.add"]
 _CLEAR_WAITS = SQL["waits.clear"]
 _FENCED, _APPLIED = Applied(Verdict.FENCED), Verdict.APPLIED
 _CANCELLING = RunStatus.CANCELLING
-_NO_MORE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that carries names and entries alone
+_NOTHING_ELSE = Commit(RunId(""), Fence(Incarnation(""), 0), 0)[5:]  # of a commit that has only names and entries
 
 
 def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None) -> list[Applied]:
@@ -71,9 +71,9 @@ def apply(tx: Transaction, commits: Sequence[Commit], claimant: Claimant | None)
 
 
 def _finish(tx: Transaction, commit: Commit) -> Applied | None:
-    """How most runs end: as they were left, with a last entry, and without a trace. None if this one does not."""
+    """The common end of a run: its state is known, the commit adds entries and completes it. None for other commits."""
     run_id, (incarnation, epoch), number, names, entries = commit[:5]
-    left, end = tx.left.get(run_id), commit.move
+    left, end = tx.known_revisions.get(run_id), commit.move
     if left is None or not entries or not isinstance(end, End) or not is_finish(commit):
         return None
     run, revision = left
@@ -83,7 +83,7 @@ def _finish(tx: Transaction, commit: Commit) -> Applied | None:
     tx.write(_FINISH_KNOWN, (*counters, *fence))
     if tx.connection.changes() != 1:
         return None
-    del tx.left[run_id]
+    del tx.known_revisions[run_id]
     _append(tx, run, run_id, names, entries)
     if commit.consumed:
         consume(tx, run, run_id, commit.consumed)
@@ -96,9 +96,9 @@ def _finish(tx: Transaction, commit: Commit) -> Applied | None:
 
 
 def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied | None:
-    """What nearly every commit is: entries of a run that is as it was left. None if this one is not."""
+    """The most common commit: it adds entries to a run whose state is known. None for other commits."""
     run_id, (incarnation, epoch), number, names, entries = commit[:5]
-    left = tx.left.get(run_id)
+    left = tx.known_revisions.get(run_id)
     if left is None or not entries or commit.progress or commit.ended_progress:
         return None
     run, revision = left
@@ -108,13 +108,13 @@ def _advance(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant |
     if tx.connection.changes() != 1:
         return None
     _append(tx, run, run_id, names, entries)
-    claimed = () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
-    tx.left[run_id] = run, revision
+    claimed = () if commit[5:] == _NOTHING_ELSE else _write_more(tx, run, commit, quota, claimant)
+    tx.known_revisions[run_id] = run, revision
     return Applied(_APPLIED, False, revision, False, claimed)
 
 
 class Target(NamedTuple):
-    """The run that a commit is to be written to."""
+    """The run that a commit changes."""
 
     run: int
     revision: int
@@ -123,7 +123,7 @@ class Target(NamedTuple):
 
 
 def find_target(tx: Transaction, commit: Commit, *, has_work: bool = False) -> Target | Applied:
-    """The run that a commit is to be written to, or what its sender is told if it is not to be written."""
+    """The run that a commit changes, or the answer to the sender if the commit is not written."""
     found = tx.execute(_FIND, (commit.run_id,)).fetchone()
     if found is None:
         return _FENCED
@@ -152,7 +152,7 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
     if commit.progress or commit.ended_progress:
         has_progress |= _keep_progress(tx, run, commit)
     if move is not None:
-        tx.left.pop(commit.run_id, None)
+        tx.known_revisions.pop(commit.run_id, None)
         until = deadline_at if status is RunStatus.RUNNING else None
         step = Step(run, commit.run_id, commit.number, revision, last_seq, has_progress, until, hold)
         is_awake = move_run(tx, step, move, commit.announce)
@@ -163,14 +163,14 @@ def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant
         tx.write(_ADVANCE, (commit.number, revision, last_seq, run))
     else:
         tx.write(_TOUCH, (commit.number, revision, run))
-    tx.leave(commit.run_id, run, revision)
+    tx.remember(commit.run_id, run, revision)
     return Applied(_APPLIED, status is _CANCELLING, revision, False, claimed, hold is not None)
 
 
 def _write(tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None) -> tuple[Claimed, ...]:
-    """Everything but the move, in the order of the contract; returns the children that were claimed."""
+    """Write everything except the move, in the order of the contract. Returns the children that were claimed."""
     _append(tx, run, commit.run_id, commit.names, commit.entries)
-    return () if commit[5:] == _NO_MORE else _write_more(tx, run, commit, quota, claimant)
+    return () if commit[5:] == _NOTHING_ELSE else _write_more(tx, run, commit, quota, claimant)
 
 
 def _append(tx: Transaction, run: int, run_id: RunId, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:
@@ -186,7 +186,7 @@ def _append(tx: Transaction, run: int, run_id: RunId, names: tuple[str, ...], en
 def _write_more(
     tx: Transaction, run: int, commit: Commit, quota: Quota, claimant: Claimant | None
 ) -> tuple[Claimed, ...]:
-    """What few commits carry."""
+    """Write the rarely used parts of a commit."""
     for attempt in commit.attempts:
         tx.write(_RECORD, (run, *attempt))
     for location, number in commit.ended_attempts:
@@ -218,7 +218,7 @@ def _write_more(
 
 
 def consume(tx: Transaction, run: int, run_id: RunId, numbers: Iterable[int]) -> None:
-    """Take signals out of the mailbox; they stay known as duplicates."""
+    """Take signals out of the mailbox. Their ids are remembered, so that duplicates are recognised."""
     for number in numbers:
         tx.write(_CONSUME, (number, run))
         if tx.connection.changes() != 1:
@@ -226,7 +226,7 @@ def consume(tx: Transaction, run: int, run_id: RunId, numbers: Iterable[int]) ->
 
 
 def _answer(tx: Transaction, run: int, commit: Commit) -> None:
-    """Set aside the signals that the run would not take, and tell those who asked."""
+    """Mark the signals that the run refused, and store the replies."""
     for number, reason in commit.refused:
         tx.run("signals.refuse", number=number, run=run, reason=reason)
         if tx.connection.changes() != 1:
@@ -237,7 +237,7 @@ def _answer(tx: Transaction, run: int, commit: Commit) -> None:
 
 
 def _keep_progress(tx: Transaction, run: int, commit: Commit) -> bool:
-    """Store how far bodies have come; whether one of them is further than before."""
+    """Store the progress of step bodies. Returns whether a state changed."""
     is_further = False
     for progress in commit.progress:
         known = tx.find("progress.find_state", run=run, location=progress.location)
@@ -249,7 +249,7 @@ def _keep_progress(tx: Transaction, run: int, commit: Commit) -> bool:
 
 
 def replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, ...]) -> None:
-    """Store the whole set of waits; a topic wait that was there stays open or not as it was."""
+    """Replace all waits of a run. A topic wait that was stored before keeps its state (open or not)."""
     has_topics = any(wait.kind is WaitKind.TOPIC for wait in waits)
     before = list_topic_waits(tx, run) if has_topics else {}
     tx.write(_CLEAR_WAITS, (run,))
@@ -261,7 +261,10 @@ def replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, .
 
 
 def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Location) -> None:
-    """Forget a range of locations, but what may still have to be undone, and cancel the children started there."""
+    """Delete the entries in a range of locations, except entries that may have to be
+    undone, and cancel the children
+    started there.
+    """
     for table in ("entries", "attempts", "cursors"):
         tx.run(f"{table}.trim", run=run, low=low, high=high)
     for child in tx.rows("runs.list_attached_between", parent=commit.run_id, low=low, high=high):

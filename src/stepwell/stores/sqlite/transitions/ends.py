@@ -1,4 +1,4 @@
-"""Cancelling runs, and telling parents that a child has ended."""
+"""Cancelling runs, and notifying parents that a child has ended."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from stepwell.stores.sqlite.transitions.outbox import announce_end
 
 
 def wake_debounced(tx: Transaction, run: int) -> None:
-    """The run's key is free: a debounced start that waits for it may begin."""
+    """Make a planned (debounced) run due if it waits for the key of this run, which is free now."""
     for (planned,) in tx.rows("runs.wake_debounced", id=run, now=tx.now):
         tx.hint(HintKind.READY, planned)
 
 
 def cancel_tied(tx: Transaction, run_id: RunId, announce: Announce | None) -> None:
-    """Cancel the children that end with this run, and theirs."""
+    """Cancel the children that end with this run, and their tied children."""
     for child in tx.rows("runs.list_tied", parent=run_id):
         cancel_family(tx, child, compensate=True, reason=PARENT_CLOSED, announce=announce)
 
 
-def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
-    """Wake a parent that is parked on this child, or let its worker know."""
+def notify_parent(tx: Transaction, parent: RunId, location: Location) -> None:
+    """Wake a parent that waits for this child, or notify its worker."""
     found = tx.find("runs.find_for_signal", run_id=parent)
     if found is None:
         return
@@ -42,9 +42,10 @@ def tell_parent(tx: Transaction, parent: RunId, location: Location) -> None:
 def cancel_family(
     tx: Transaction, root: Row, *, compensate: bool, reason: str, announce: Announce | None
 ) -> list[RunId]:
-    """Cancel a run and its attached active descendants, root first; nothing if it is too late for the root.
+    """Cancel a run and its attached active descendants, root first. Does nothing if the root can no longer be
+    cancelled.
 
-    Rows are as `runs.find_for_cancel` gives them.
+    Rows are as `runs.find_for_cancel` returns them.
     """
     if not _cancel_one(tx, root, compensate, reason, announce):
         return []
@@ -81,10 +82,10 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announ
     wake_debounced(tx, run)
     tx.run("signals.discard", run=run)
     give_back(tx, run)
-    if owner is None:  # else a worker that does not know of the cancel yet could begin a long step anew
+    if owner is None:  # otherwise a worker that does not know of the cancel yet could restart a long step
         tx.run("progress.clear", run=run)
     tx.hint(HintKind.ENDED, run_id)
     if parent is not None:
-        tell_parent(tx, parent, location)
+        notify_parent(tx, parent, location)
     announce_end(tx, run, announce)
     return True

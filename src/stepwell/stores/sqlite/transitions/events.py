@@ -34,7 +34,7 @@ class Open(NamedTuple):
 
 
 def choose(tx: Transaction, deliver: str, topic: str, facets: Sequence[str]) -> list[Open]:
-    """The open waits that are given an event, longest open first."""
+    """The open waits that get an event, longest open first."""
     has = set(facets)
     rows = tx.rows("waits.list_open", topic=topic, facets=encode_texts(["", *facets]))
     found = sorted(wait for wait in map(Open._make, rows) if has.issuperset(decode_texts(wait.facets)))
@@ -45,7 +45,7 @@ def choose(tx: Transaction, deliver: str, topic: str, facets: Sequence[str]) -> 
 
 
 def give(tx: Transaction, event: int, waits: list[Open], woken: dict[int, None]) -> None:
-    """Put an event into the inboxes of the runs whose waits are given it."""
+    """Put an event into the inboxes of the runs with these waits."""
     by_run: dict[int, list[Open]] = {}
     for wait in waits:
         by_run.setdefault(wait.run, []).append(wait)
@@ -72,7 +72,7 @@ def _next(tx: Transaction, counter: str) -> int:
 
 
 def has_receiver(tx: Transaction, run: int) -> bool:
-    """Whether an event in the inbox is for one of the run's waits."""
+    """Whether one of the run's waits accepts an event in the inbox."""
     events = read_events(tx.connection, run)
     if not events:
         return False
@@ -81,7 +81,7 @@ def has_receiver(tx: Transaction, run: int) -> bool:
 
 
 def receive(tx: Transaction, run: int, run_id: RunId, number: int) -> None:
-    """Take an event out of the inbox. What the topic still keeps is remembered as received."""
+    """Take an event out of the inbox. If its topic still keeps it, the run remembers it as received."""
     found = tx.find("receipts.find_unread", number=number, run=run)
     if found is None:
         raise ValueError(f"run {run_id} has no event {number} in its inbox")
@@ -94,7 +94,7 @@ def receive(tx: Transaction, run: int, run_id: RunId, number: int) -> None:
 def add_topic_waits(
     tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, ...], before: dict[Wait, tuple[str | None, int | None]]
 ) -> None:
-    """Store the topic waits among a run's waits: one that was there before stays open or not as it was."""
+    """Store the topic waits of a run. A wait that was stored before keeps its state (open or not)."""
     fresh: list[tuple[int, Wait]] = []
     for position, wait in enumerate(waits):
         if wait.kind is not WaitKind.TOPIC:
@@ -113,11 +113,11 @@ def add_topic_waits(
         asked = {"facets": encode_texts(wait.where), "topic": topic, "facet": facet, "armed": armed}
         tx.run("waits.add_topic", **stored, **asked, limit_at=wait.limit_at)
     for position, wait in fresh:
-        _take_what_is_there(tx, run, run_id, position, wait, waits)
+        _take_available(tx, run, run_id, position, wait, waits)
 
 
 def list_topic_waits(tx: Transaction, run: int) -> dict[Wait, tuple[str | None, int | None]]:
-    """The stored topic waits of a run, each with its topic and order if it is open."""
+    """The stored topic waits of a run, each with its topic and number if it is open."""
     found: dict[Wait, tuple[str | None, int | None]] = {}
     for location, token, due_at, names, since, facets, limit_at, topic, armed in tx.rows("waits.list_topics", run=run):
         what = (location, WaitKind.TOPIC, token, due_at, decode_texts(names), decode_texts(facets), since, limit_at)
@@ -126,10 +126,10 @@ def list_topic_waits(tx: Transaction, run: int) -> dict[Wait, tuple[str | None, 
     return found
 
 
-def _take_what_is_there(
+def _take_available(
     tx: Transaction, run: int, run_id: RunId, position: int, wait: Wait, waits: tuple[Wait, ...]
 ) -> None:
-    """Let a new wait take what nobody else of its run waits for, or what its topic keeps."""
+    """Give a new wait an event that is in the inbox for no other wait of its run, or an event that its topic keeps."""
     for event in read_events(tx.connection, run):
         if receiver(event, waits) is wait:
             places = dict.fromkeys((*event.locations, wait.location))
@@ -152,7 +152,7 @@ def _find_kept(tx: Transaction, run: int, wait: Wait) -> Row | None:
     if wait.since == "start":
         created = tx.find("runs.find_creation", id=run)
         first = created[0] if created is not None else 0
-    # Row by row: the first one that fits ends it.
+    # Row by row: the loop ends at the first match.
     asked = {"topic": wait.names[0], "now": tx.now, "run": run, "first": first}
     row: Row
     for row in tx.execute(SQL["events.list_kept_for"], asked):
@@ -162,7 +162,7 @@ def _find_kept(tx: Transaction, run: int, wait: Wait) -> Row | None:
 
 
 def give_back(tx: Transaction, run: int) -> None:
-    """A run ends: what it has not received goes back to its topic if it was for one run only."""
+    """Return unread events of an ended run to their topics, if they were for one run only."""
     for number, is_read, event, topic, facets, deliver, kept_until in tx.rows("receipts.list_of_run", run=run):
         tx.run("receipts.remove", number=number)
         until = tx.now + RETENTION if kept_until is None else kept_until

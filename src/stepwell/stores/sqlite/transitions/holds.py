@@ -17,7 +17,7 @@ _LIST_WORKFLOWS = SQL["holds.list_workflows"]
 
 
 def pause(tx: Transaction, run_id: RunId, actor: Actor, reason: str) -> bool:
-    """Have a run stand still, as soon as nobody owns it."""
+    """Pause a run at once, or when its owner releases it."""
     if actor.has_acted(tx):
         return True
     found = tx.find("runs.find_for_operator", run_id=run_id)
@@ -28,7 +28,7 @@ def pause(tx: Transaction, run_id: RunId, actor: Actor, reason: str) -> bool:
         return False
     hold = Hold(actor.by, reason, tx.now)
     if owner is None:
-        stand_still(tx, run, run_id, hold)
+        pause_unowned(tx, run, run_id, hold)
     else:
         tx.run("runs.mark_held", id=run, hold=encode_hold(hold))
         tx.hint(HintKind.MAIL, run_id)
@@ -36,20 +36,20 @@ def pause(tx: Transaction, run_id: RunId, actor: Actor, reason: str) -> bool:
     return True
 
 
-def stand_still(tx: Transaction, run: int, run_id: RunId, hold: Hold) -> None:
-    """Pause a run that nobody owns."""
-    tx.run("runs.stand_still", id=run, hold=encode_hold(hold))
+def pause_unowned(tx: Transaction, run: int, run_id: RunId, hold: Hold) -> None:
+    """Pause a run without an owner."""
+    tx.run("runs.pause_unowned", id=run, hold=encode_hold(hold))
     tx.hint(HintKind.ENDED, run_id)
 
 
 def withdraw(tx: Transaction, run: int, actor: Actor) -> None:
-    """A run that is to be given up stays with its owner."""
+    """Remove the hold of a run that its owner has not released yet."""
     tx.run("runs.mark_held", id=run, hold=None)
     note(tx, run, "resume", actor, RunStatus.RUNNING)
 
 
 def pause_workflow(tx: Transaction, workflow: str | None, actor: Actor, reason: str) -> bool:
-    """Let nobody claim runs of a workflow, or of any."""
+    """Stop claims of the runs of a workflow, or of all workflows."""
     if actor.has_acted(tx):
         return True
     hold = Hold(actor.by, reason, tx.now)
@@ -57,19 +57,19 @@ def pause_workflow(tx: Transaction, workflow: str | None, actor: Actor, reason: 
     if tx.connection.changes() != 1:
         return False
     add_act(tx, HoldAct(tx.now, workflow, "pause", actor.by, reason), actor.act)
-    tx.announce(HintKind.HELD)
+    tx.hint_all(HintKind.HELD)
     return True
 
 
 def resume_workflow(tx: Transaction, workflow: str | None, actor: Actor) -> bool:
-    """Let them be claimed again."""
+    """Allow claims again."""
     if actor.has_acted(tx):
         return True
     tx.run("holds.remove", workflow=workflow or ALL_WORKFLOWS)
     if tx.connection.changes() != 1:
         return False
     add_act(tx, HoldAct(tx.now, workflow, "resume", actor.by, ""), actor.act)
-    tx.announce(HintKind.READY)
+    tx.hint_all(HintKind.READY)
     return True
 
 

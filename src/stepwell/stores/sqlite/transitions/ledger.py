@@ -1,4 +1,4 @@
-"""Keys of requests, and the audit."""
+"""Idempotency keys, and the audit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
 
 
 def reserve(tx: Transaction, reservation: Reservation) -> Reserved:
-    """Find what stands under a key, or put this there."""
+    """Find what is stored under a key, or reserve it."""
     tx.run("ledger.forget", now=tx.now)
     found = tx.find("ledger.find", scope=reservation.scope, key=reservation.key)
     if found is not None:
@@ -19,12 +19,12 @@ def reserve(tx: Transaction, reservation: Reservation) -> Reserved:
 
 
 def settle(tx: Transaction, scope: str, key: str, answer: str) -> None:
-    """Put the answer under a key that is there."""
+    """Store the answer to a reserved request."""
     tx.run("ledger.settle", scope=scope, key=key, answer=answer)
 
 
 def note(tx: Transaction, act: NewAct) -> Act:
-    """Append a line, unless it is there."""
+    """Append a line, unless it exists."""
     found = tx.find("ledger.find_act", request_id=act.request_id, outcome=act.outcome)
     if found is not None:
         return Act._make(found)
@@ -35,7 +35,7 @@ def note(tx: Transaction, act: NewAct) -> Act:
 
 
 def read_head(connection: apsw.Connection) -> ChainHead:
-    """What was appended last."""
+    """The last appended line."""
     row = row_of(connection, "ledger.head")
     return ChainHead() if row is None else ChainHead._make(row)
 

@@ -1,4 +1,4 @@
-"""Writing what a run shows while it runs."""
+"""Published values and streams of runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stepwell.stores.sqlite.transaction import Transaction
 
 
 def publish(tx: Transaction, run: int, published: tuple[Published, ...]) -> None:
-    """Replace named values, but not by older ones."""
+    """Replace named values, unless the stored ones are newer."""
     for name, position, value in published:
         tx.run("live.publish", run=run, name=name, position=position, value=value)
 
 
 def append(tx: Transaction, run: int, run_id: RunId, appends: tuple[Append, ...]) -> None:
-    """Append to streams; the first line of a part withdraws what other parts of its source wrote."""
+    """Append to streams. The first line of a part withdraws what other parts of its source wrote."""
     for one in appends:
         if one.begins:
             _withdraw(tx, run, one)
@@ -28,7 +28,7 @@ def _withdraw(tx: Transaction, run: int, one: Append) -> None:
     found = tx.find("live.find_earlier", **where)
     if found is None or found[0] is None:
         return
-    # Before they go: the reset must have an offset above all of them.
+    # First the reset, then the deletion: the reset must get an offset above all deleted lines.
     _put(tx, run, one._replace(kind=ChunkKind.RESET, value=b"%d" % found[0]))
     tx.run("live.withdraw", since=found[0], **where)
 

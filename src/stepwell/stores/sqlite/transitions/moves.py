@@ -1,4 +1,4 @@
-"""What a commit's move makes of a run."""
+"""Applies a commit's move to a run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.ends import cancel_tied, tell_parent, wake_debounced
+from stepwell.stores.sqlite.transitions.ends import cancel_tied, notify_parent, wake_debounced
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
-from stepwell.stores.sqlite.transitions.holds import stand_still
+from stepwell.stores.sqlite.transitions.holds import pause_unowned
 from stepwell.stores.sqlite.transitions.outbox import announce_end
 from stepwell.stores.sqlite.transitions.starts import insert
 
@@ -32,7 +32,7 @@ _CLEAR_WAITS, _CLEAR_CURSORS = SQL["waits.clear"], SQL["cursors.clear"]
 
 
 class Step(NamedTuple):
-    """Where a commit brings the run's counters."""
+    """The counters of the run after a commit, and what a move needs to know of the run."""
 
     run: int
     run_id: RunId
@@ -40,12 +40,12 @@ class Step(NamedTuple):
     revision: int
     last_seq: int
     has_progress: bool
-    deadline_at: Instant | None  # that still counts
+    deadline_at: Instant | None  # if it still applies
     hold: Hold | None = None
 
 
 def move_run(tx: Transaction, step: Step, move: Move, announce: Announce | None = None) -> bool:
-    """Carry out a move that is allowed; whether the run is parked and due already."""
+    """Apply a move that is allowed. Returns whether the run waits and is due already."""
     counters = (step.number, step.revision, step.last_seq)
     match move:
         case Park() if step.hold is not None:
@@ -86,14 +86,14 @@ def _park(tx: Transaction, step: Step, move: Park) -> bool:
 
 
 def _is_satisfied(tx: Transaction, run: int, run_id: RunId) -> bool:
-    """Whether one of the stored waits has what it waits for: nothing is lost between looking and parking."""
+    """Whether a stored wait is satisfied already, so that nothing is lost between the check and the move."""
     if is_any_awaited(tx, run, [name for (name,) in tx.rows("signals.list_pending_names", run=run)]):
         return True
     return bool(read_outcomes(tx.connection, run, run_id)) or has_receiver(tx, run)
 
 
 def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
-    """Whether one of the run's waits is for a signal of one of these names, or for any."""
+    """Whether the run waits for a signal with one of these names, or for any signal."""
     if not names:
         return False
     rows: list[Row] = tx.execute(_SIGNAL_NAMES, (run,)).fetchall()
@@ -101,7 +101,7 @@ def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
 
 
 def is_awaited(stored: str, names: Iterable[str]) -> bool:
-    """Whether a wait for signals is for one of these names, or for any."""
+    """Whether a signal wait accepts one of these names."""
     awaited = decode_texts(stored)
     return not awaited or not set(awaited).isdisjoint(names)
 
@@ -142,11 +142,11 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
     if is_end and has_events:
         give_back(tx, step.run)
     if is_end and parent is not None:
-        tell_parent(tx, parent, location)
+        notify_parent(tx, parent, location)
 
 
 def _begin_with(tx: Transaction, heir: int, move: End) -> None:
-    """Give the successor what is left to undo."""
+    """Store the entries that the successor begins with: what is left to undo."""
     for name in move.names:
         tx.run("names.append", run=heir, name=name)
     for entry in move.entries:
@@ -161,11 +161,11 @@ def _check_successor(tx: Transaction, successor: NewRun) -> RunId:
 
 
 def _continue(tx: Transaction, step: Step, heir: NewRun, generation: int, previous: Previous) -> int:
-    """Create the successor; its number."""
+    """Create the successor. Returns its number."""
     insert(tx, heir, Quota(tx, None), None, generation=generation, previous=previous)
     found = tx.find("runs.find_for_cancel", run_id=heir.run_id)
     assert found is not None
     if step.hold is not None:
-        stand_still(tx, found[0], heir.run_id, step.hold)
+        pause_unowned(tx, found[0], heir.run_id, step.hold)
     tx.run("signals.pass_on", run=step.run, successor=found[0])
     return int(found[0])

@@ -1,4 +1,4 @@
-"""What operators do to runs; each act leaves an audit row."""
+"""Operators' acts on runs; each writes an audit row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cancel(
 
 
 def resume(tx: Transaction, run_id: RunId, actor: Actor, *, even_if_held: bool) -> bool:
-    """Let a paused run go on, or one that is to be given up stay."""
+    """Let a paused run continue, or remove the hold of a running one."""
     if actor.has_acted(tx):
         return True
     found = tx.find("runs.find_for_operator", run_id=run_id)
@@ -57,7 +57,7 @@ def resume(tx: Transaction, run_id: RunId, actor: Actor, *, even_if_held: bool) 
 
 
 def resume_rollback(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
-    """Let a rollback that got stuck go on, and the compensation in which it did try again what failed."""
+    """Continue a rollback that stopped, and run the failed part of its compensation again."""
     if actor.has_acted(tx):
         return True
     found = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
@@ -72,7 +72,7 @@ def resume_rollback(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
 
 
 def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
-    """Let a failed run try again what failed."""
+    """Let a failed run repeat what failed."""
     if actor.has_acted(tx):
         return True
     found = _find(tx, run_id, RunStatus.FAILED)
@@ -85,7 +85,7 @@ def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
     tx.run("runs.retry", id=run, now=tx.now)
     tx.run("payloads.fail", run=run, failure=None)
     if key is not None:
-        tx.run("signals.drop_held_twins", run=run, key=key)
+        tx.run("signals.drop_held_duplicates", run=run, key=key)
         tx.run("signals.take_over_held", run=run, key=key)
     note(tx, run, "retry", actor, RunStatus.FAILED)
     tx.hint(HintKind.READY, run_id)
@@ -94,7 +94,7 @@ def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
 
 
 def _retry_children(tx: Transaction, run_id: RunId, failed_at: list[Location], actor: Actor) -> None:
-    """Retry the failed children of these places."""
+    """Retry the failed children at these locations."""
     for child, location in tx.rows("runs.list_failed_children", run_id=run_id) if failed_at else ():
         if location in failed_at:
             retry(tx, child, Actor(actor.by))
@@ -106,7 +106,7 @@ def _find(tx: Transaction, run_id: RunId, status: RunStatus) -> Row | None:
 
 
 def _forget_failed_entries(tx: Transaction, run: int, *, is_rollback: bool = False) -> list[Location]:
-    """Delete the failed entries that made the run fail, or its rollback stop; where they stood."""
+    """Delete the failed entries that made the run fail, or its rollback stop. Returns their locations."""
     row = tx.find("payloads.read_failure", run=run)
     if row is None or row[0] is None:
         return []

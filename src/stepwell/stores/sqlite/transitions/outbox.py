@@ -1,4 +1,4 @@
-"""What runs emitted, on its way to sinks."""
+"""Events that runs emitted and sinks have not received yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store_emits(tx: Transaction, run: int, run_id: RunId, emits: Iterable[Emit])
 
 
 def announce_end(tx: Transaction, run: int, announce: Announce | None) -> None:
-    """Owe the event of a run's end to those who want to hear of it."""
+    """Owe the event of a run's end to the sinks that subscribe to it."""
     if announce is None:
         return
     row = tx.find("outbox.describe_end", run=run)
@@ -58,7 +58,7 @@ def take(
 
 
 def settle(tx: Transaction, incarnation: Incarnation, settled: Sequence[Settled]) -> list[bool]:
-    """Note what became of batches that the incarnation still has."""
+    """Record the results of batches that the incarnation still has."""
     worker = tx.find("workers.find", incarnation=incarnation)
     return [worker is not None and _settle_one(tx, worker[0], one) for one in settled]
 
@@ -76,15 +76,15 @@ def _settle_one(tx: Transaction, owner: int, settled: Settled) -> bool:
         number, failure, retry_in = settled.unsent
         tx.run("outbox.fail", number=number, failure=failure)
         if tx.connection.changes() != 1:
-            retry_in = None  # it was dropped meanwhile: nothing is to be repeated
+            retry_in = None  # it was dropped meanwhile, so there is nothing to retry
         elif retry_in is None:
-            tx.run("outbox.bury", number=number, now=tx.now)
+            tx.run("outbox.mark_dead", number=number, now=tx.now)
     _advance(tx, run, sink, retry_in or 0)
     return True
 
 
 def _advance(tx: Transaction, run: int, sink: str, delay: int = 0) -> None:
-    """The first event that a run owes a sink, if nobody has it, becomes due."""
+    """Make the first event that a run owes a sink due, if no worker has it."""
     first = tx.find("outbox.find_first", run=run, sink=sink)
     if first is None:
         return
@@ -95,7 +95,7 @@ def _advance(tx: Transaction, run: int, sink: str, delay: int = 0) -> None:
 
 
 def free_taken(tx: Transaction, owner: int) -> None:
-    """What a worker that is gone had taken is due."""
+    """Make everything due that a dead worker had taken."""
     for number, run_id in tx.rows("outbox.list_taken_by", owner=owner):
         tx.run("outbox.give_back", number=number)
         tx.run("outbox.make_due", number=number, next_at=tx.now)
@@ -114,7 +114,7 @@ def replay(tx: Transaction, event_id: EventId, sink: str | None, by: str) -> int
 
 
 def drop(tx: Transaction, event_id: EventId, sink: str | None, by: str) -> int:
-    """Forget what is owed of an event."""
+    """Delete what is owed of an event."""
     found = tx.rows("outbox.list_event", event_id=event_id, sink=sink)
     for number, run, name_of_sink, name, _, status in found:
         tx.run("outbox.remove", number=number, run=run, sink=name_of_sink)

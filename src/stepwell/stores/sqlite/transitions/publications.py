@@ -1,4 +1,4 @@
-"""Publishing events: who gets them, what is kept of them, and which runs they start."""
+"""Publishing events: which runs get them, what is kept of them, and which runs they start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepwell.stores.sqlite.transitions.starts import create
 def publish(
     tx: Transaction, events: Sequence[NewEvent], claimant: Claimant | None
 ) -> tuple[list[Published], list[Claimed]]:
-    """Publish events in order, and wake who waits; claims come last, so that an inbox has all of them."""
+    """Publish events in order, and wake the waiting runs. Claims come last, so that an inbox has all events."""
     woken: dict[int, None] = {}
     published = [_publish_one(tx, new, woken) for new in events]
     quota = Quota(tx, claimant)
@@ -70,7 +70,7 @@ def _start(tx: Transaction, new: NewEvent, woken: dict[int, None]) -> tuple[RunI
 
 
 def _purge(tx: Transaction, topic: str) -> None:
-    """Forget events that nobody will ask for again, some at a time."""
+    """Delete events that no wait can ask for any more, some at a time."""
     for (number,) in tx.rows("events.list_forgettable", topic=topic, now=tx.now):
         tx.run("receipts.forget", event=number)
         tx.run("events.forget", number=number)

@@ -1,4 +1,4 @@
-"""Freeing runs from workers that died, left, or do not know of them."""
+"""Freeing runs of workers that died, stopped, or do not know of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.stores.sqlite.transitions.outbox import free_taken
 
 
 def rescue(tx: Transaction, stalls_max: int) -> list[RunId]:
-    """Take every run from an owner without a live lease."""
+    """Free every run whose owner has no live lease."""
     rescued: list[RunId] = []
     for (owner,) in tx.rows("workers.list_dead_owners", now=tx.now):
         for row in tx.rows("runs.list_owned", owner=owner):
@@ -35,7 +35,7 @@ def _free_stalled(tx: Transaction, row: Row, stalls_max: int) -> None:
         free(tx, run, run_id, stalls, is_held=hold is not None)
         return
     own = tx.find("payloads.read_failure", run=run) if cause is not None else None
-    # A cancel must outlive the pause: with a cause, a resume goes on undoing instead of running forwards.
+    # A cancel must survive the pause: with a cause, a resumed run continues its rollback instead of running forwards.
     if status == RunStatus.CANCELLING.value:
         cause = "cancelled"
     tx.run("runs.quarantine", id=run, stalls=stalls, cause=cause)
@@ -50,7 +50,7 @@ def _latest_place(tx: Transaction, run: int) -> str:
 
 
 def relinquish(tx: Transaction, incarnation: Incarnation, keep: Collection[RunId]) -> list[RunId]:
-    """Free what an incarnation owns but does not know of."""
+    """Free the runs that an incarnation owns but does not know of."""
     worker = tx.find("workers.find", incarnation=incarnation)
     if worker is None:
         return []
@@ -64,7 +64,7 @@ def relinquish(tx: Transaction, incarnation: Incarnation, keep: Collection[RunId
 
 
 def retire(tx: Transaction, incarnation: Incarnation) -> None:
-    """Remove a worker that leaves in order."""
+    """Remove a worker that shuts down cleanly."""
     worker = tx.find("workers.find", incarnation=incarnation)
     if worker is not None:
         relinquish(tx, incarnation, ())

@@ -1,4 +1,4 @@
-"""Delivering signals to runs, and waking those that wait for them."""
+"""Delivering signals to runs, and waking the runs that wait for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
-from stepwell.stores.sqlite.transitions.claims import Quota, is_parked, own, wake
+from stepwell.stores.sqlite.transitions.claims import Quota, claim_run, is_parked, wake
 from stepwell.stores.sqlite.transitions.moves import is_awaited
 from stepwell.stores.sqlite.transitions.starts import create
 
@@ -21,20 +21,20 @@ _INSERT = SQL["signals.insert"]
 def deliver(
     tx: Transaction, signals: Sequence[NewSignal], claimant: Claimant | None
 ) -> tuple[list[Delivered], list[Claimed]]:
-    """Store signals in order, and wake who waits; claims come last, so that an inbox has all of them."""
+    """Store signals in order, and wake the waiting runs. Claims come last, so that an inbox has all signals."""
     woken: dict[int, Row] = {}
     delivered = [_deliver_one(tx, new, woken) for new in signals]
     return delivered, _wake_all(tx, woken, claimant)
 
 
 def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> list[Claimed]:
-    """Make runs due, and claim what the claimant may take."""
+    """Make runs due, and claim as many as the claimant may take."""
     quota = Quota(tx, claimant)
-    if len(woken) == 1:  # of several, one may be more urgent than another, which the claims find among what is due
+    if len(woken) == 1:  # among several, one may be more urgent; the claims below find it
         [(run, (_, run_id, *_, definition, priority))] = woken.items()
         owner = quota.reserve(definition, priority)
         if owner is not None:
-            return [own(tx, run, owner)]  # without having been due: that would cost a page of an index
+            return [claim_run(tx, run, owner)]  # directly: making it due first would write a page of an index
         wake(tx, run, run_id)
         return []
     for run, (_, run_id, *_) in woken.items():
@@ -45,21 +45,21 @@ def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None)
 def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Delivered:
     target, is_known_id = _find_target(tx, new.target)
     if target is not None and new.dedup_key is None and _insert(tx, new, run=target[0]):
-        return _tell(tx, target, new.name, woken)
+        return _note_woken(tx, target, new.name, woken)
     known = tx.find("signals.find", signal_id=new.signal_id)
     if known is not None:
         return Delivered(Delivery.DUPLICATE, known[0])
     if target is None:
         return _miss(tx, new) if is_known_id or not new.hold else _hold(tx, new)
     run, run_id, *_ = target
-    if tx.find("signals.find_twin", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
+    if tx.find("signals.find_duplicate", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
         return Delivered(Delivery.DUPLICATE, run_id)
     _insert(tx, new, run=run)
-    return _tell(tx, target, new.name, woken)
+    return _note_woken(tx, target, new.name, woken)
 
 
-def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
-    """Note that the run which has just got a signal is to be woken, if it waits for it."""
+def _note_woken(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
+    """Note that a run that just got a signal must be woken, if it waits for this signal."""
     run, run_id, status, owner, _, _, _, awaited, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
@@ -72,7 +72,7 @@ def _tell(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Del
 
 
 def _find_target(tx: Transaction, target: str) -> tuple[Row | None, bool]:
-    """The active run that a target means, and whether the target is the id of a run at all."""
+    """The active run for a target, and whether the target is the id of a run at all."""
     row = tx.find("runs.find_for_signal", run_id=target)
     if row is None:
         return tx.find("runs.find_active_for_signal", key=target), False
@@ -82,24 +82,24 @@ def _find_target(tx: Transaction, target: str) -> tuple[Row | None, bool]:
 
 
 def _miss(tx: Transaction, new: NewSignal) -> Delivered:
-    """No active run gets it; a run that has ended may have got it before."""
+    """No active run gets the signal. An ended run may have got it before."""
     ended = None
     if new.dedup_key is not None:
-        ended = tx.find("signals.find_ended_twin", target=new.target, name=new.name, dedup_key=new.dedup_key)
+        ended = tx.find("signals.find_ended_duplicate", target=new.target, name=new.name, dedup_key=new.dedup_key)
     return Delivered(Delivery.MISSING) if ended is None else Delivered(Delivery.DUPLICATE, ended[0])
 
 
 def _hold(tx: Transaction, new: NewSignal) -> Delivered:
     if new.dedup_key is not None:
-        twin = tx.find("signals.find_held_twin", key=new.target, name=new.name, dedup_key=new.dedup_key)
-        if twin is not None:
+        duplicate = tx.find("signals.find_held_duplicate", key=new.target, name=new.name, dedup_key=new.dedup_key)
+        if duplicate is not None:
             return Delivered(Delivery.DUPLICATE)
     _insert(tx, new, key=new.target)
     return Delivered(Delivery.HELD)
 
 
 def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str | None = None) -> bool:
-    """Store a signal; false, and nothing is stored, if its id is known."""
+    """Store a signal. False, and nothing is stored, if its id is known."""
     values = (new.signal_id, run, key, new.name, new.dedup_key, new.payload, tx.now, int(new.asks))
     tx.write(_INSERT, values)
     return tx.connection.changes() == 1
@@ -108,7 +108,7 @@ def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str
 def deliver_or_create(
     tx: Transaction, signal: NewSignal, run: NewRun, claimant: Claimant | None
 ) -> tuple[Created, Delivered, list[Claimed]]:
-    """Deliver to the active run of a key, or create it: it takes over what is held for its key, so this comes first."""
+    """Deliver to the active run of a key, or create it. The signal is held first: a new run takes over held signals."""
     known = tx.find("signals.find", signal_id=signal.signal_id)
     if known is not None:
         return Created(known[0], known[0] == run.run_id), Delivered(Delivery.DUPLICATE, known[0]), []
@@ -130,22 +130,22 @@ def deliver_or_create(
 def redeliver(
     tx: Transaction, letters: Sequence[Redelivery], claimant: Claimant | None
 ) -> tuple[list[Delivered], list[Claimed]]:
-    """Move strays to runs that may read them."""
+    """Move undelivered signals to runs that may read them."""
     woken: dict[int, Row] = {}
     delivered = [_redeliver_one(tx, letter, woken) for letter in letters]
     return delivered, _wake_all(tx, woken, claimant)
 
 
 def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, Row]) -> Delivered:
-    stray = tx.find("signals.find_stray", number=letter.number)
+    undelivered = tx.find("signals.find_undelivered", number=letter.number)
     target, _ = _find_target(tx, letter.target)
-    if stray is None or target is None:
+    if undelivered is None or target is None:
         return Delivered(Delivery.MISSING)
-    name, dedup_key = stray
+    name, dedup_key = undelivered
     run, run_id, *_ = target
     known = {"run": run, "name": name, "dedup_key": dedup_key, "number": letter.number}
     if dedup_key is not None and tx.find("signals.find_known", **known) is not None:
-        tx.run("signals.drop_stray", run=run, number=letter.number)
+        tx.run("signals.drop_undelivered", run=run, number=letter.number)
         return Delivered(Delivery.DUPLICATE, run_id)
     tx.run("signals.redeliver", run=run, payload=letter.payload, number=letter.number)
-    return _tell(tx, target, name, woken)
+    return _note_woken(tx, target, name, woken)

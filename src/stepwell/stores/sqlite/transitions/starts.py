@@ -24,9 +24,9 @@ _INSERT_PAYLOAD = SQL["payloads.insert"]
 
 
 def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -> list[Created]:
-    """Start runs, each by its id or key if it exists already."""
+    """Start runs, or find existing ones by id or key."""
     if len(runs) > 1 and len({new.priority for new in runs}) > 1:
-        claimant = None  # those that come later may be more urgent: the next claim sorts them
+        claimant = None  # a later run may be more urgent; the next claim sorts them
     if len(runs) > 1:
         ids = encode_texts([new.run_id for new in runs])
         refused = refused_ids(runs, {run_id: given for run_id, given in tx.rows("runs.list_inputs", ids=ids)})
@@ -49,7 +49,7 @@ def _create_one(tx: Transaction, new: NewRun, quota: Quota, claimant: Claimant |
 
 
 def _find_by_key(tx: Transaction, new: NewRun) -> Row | None:
-    """The run that answers for the key: an active one, or the one that ended last within the window."""
+    """The existing run for this key: the active run, or the run that ended last within the window."""
     active = tx.find("runs.find_active_of_key", key=new.key)
     if active is not None or new.dedup <= 0 or new.on_conflict == "replace":
         return active
@@ -57,7 +57,7 @@ def _find_by_key(tx: Transaction, new: NewRun) -> Row | None:
 
 
 def _replace(tx: Transaction, met: Row, new: NewRun) -> RunId:
-    """Take the key from the run that has it, and cancel that one."""
+    """Take the key from the run that has it, and cancel that run."""
     old = tx.find("runs.find_for_cancel", run_id=met[0])
     assert old is not None
     check_replaceable(new, met[0], to_status(old[2]))
@@ -67,7 +67,7 @@ def _replace(tx: Transaction, met: Row, new: NewRun) -> RunId:
 
 
 def debounce(tx: Transaction, new: NewRun, quiet: Span, max_wait: Span) -> Debounced:
-    """Plan a run that has not begun, or change what it begins with."""
+    """Plan a run, or change the input of a planned run."""
     planned = tx.find("runs.find_debounced", key=new.key)
     if planned is None:
         known = tx.execute(_FIND_INPUT, (new.run_id,)).fetchone()
@@ -96,7 +96,7 @@ def insert(
     previous: Previous | None = None,
     debounced_until: Instant | None = None,
 ) -> Claimed | None:
-    """Add a run, which takes over what was held for its key, and claim it if that is possible."""
+    """Add a run, which takes over what is held for its key, and claim it if possible."""
     owner = quota.reserve(new.definition, new.priority) if new.delay <= 0 else None
     wake_at = Instant(tx.now + new.delay) if owner is None else None
     if wake_at is not None and new.deadline_at is not None:
@@ -112,13 +112,13 @@ def insert(
     if owner is None or claimant is None:
         tx.hint(HintKind.READY, new.run_id)
         return None
-    tx.leave(new.run_id, run, 0)
+    tx.remember(new.run_id, run, 0)
     row = _fresh(tx, new, claimant.incarnation, generation, previous)
     return Claimed(row, Inbox(read_signals(tx.connection, run)) if has_mail else Inbox(), is_fresh=True)
 
 
 def insert_failed(tx: Transaction, new: NewRun, failure: bytes) -> int:
-    """Add a run that could not be started: it has ended already, and has no key. Its number."""
+    """Add a run that could not be started: it has ended already and has no key. Returns its number."""
     run = _insert_row(tx, new, RunStatus.FAILED, (0, None, None, None, tx.now, None, 1, None), None, failure)
     tx.hint(HintKind.ENDED, new.run_id)
     return run
@@ -149,7 +149,7 @@ def _insert_row(
 
 
 def _fresh(tx: Transaction, new: NewRun, owner: Incarnation, generation: int, previous: Previous | None) -> Run:
-    """The row just inserted and claimed, without reading it again."""
+    """The row that was just inserted and claimed, without reading it."""
     return Run(
         new.run_id,
         new.workflow,

@@ -1,4 +1,4 @@
-"""Closing a database, and filling one with what comes from another."""
+"""Closing a database, and filling one from another."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from stepwell.model.ledger import Act, Reservation
 from stepwell.model.outbox import Owed
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
-from stepwell.stores.base.parcels import (
+from stepwell.stores.base.packed_items import (
     Item,
     PackedBlob,
     PackedChunk,
     PackedEvent,
     PackedRun,
     PackedSignal,
-    Parcel,
+    TransferBatch,
 )
 from stepwell.stores.base.transfers import (
     Seal,
     SealKind,
     damaged,
     differs,
-    homeless,
     in_use,
     not_empty,
     not_sealed,
     sealed,
+    unattached,
 )
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.parcels import Packer, manifest
+from stepwell.stores.sqlite.packed_items import Packer, manifest
 from stepwell.stores.sqlite.rows import encode_locations, encode_texts, from_run, to_worker
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.holds import add_act
@@ -52,7 +52,7 @@ def seal(
     peer: str,
     since: Instant | None = None,
 ) -> Seal:
-    """Close the database, if nobody works with it."""
+    """Close the database, if no worker is using it."""
     known = database.seal
     if known is not None:
         if (known.transfer_id, known.kind) == (transfer_id, kind):
@@ -67,7 +67,7 @@ def seal(
     at = tx.now
     if since is not None and since > at:
         at = since
-    database.lift_floor(at)
+    database.raise_floor(at)
     new = Seal(transfer_id, kind, peer, at)
     tx.run("transfers.seal", **new._asdict())
     database.seal = new
@@ -75,7 +75,7 @@ def seal(
 
 
 def release(tx: Transaction, database: SqliteDatabase, transfer_id: str) -> Seal:
-    """Close the source for good."""
+    """Close the source permanently."""
     known = database.seal
     if known is None or known.transfer_id != transfer_id or known.kind is SealKind.ARRIVING:
         raise not_sealed(transfer_id)
@@ -85,7 +85,7 @@ def release(tx: Transaction, database: SqliteDatabase, transfer_id: str) -> Seal
 
 
 def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: SealKind) -> bool:
-    """Open the database; whether it was closed."""
+    """Open the database. Returns whether it was closed."""
     known = database.seal
     if known is None:
         return False
@@ -97,40 +97,40 @@ def reopen(tx: Transaction, database: SqliteDatabase, transfer_id: str, kind: Se
 
 
 def clear(tx: Transaction) -> None:
-    """Forget everything."""
+    """Delete everything."""
     tx.run("transfers.clear")
-    tx.left.clear()
+    tx.known_revisions.clear()
 
 
 # --- filling ---
 
 
-def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, parcel: Parcel) -> None:
-    """Add what is in a parcel, and leave alone what is there just so."""
+def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, batch: TransferBatch) -> None:
+    """Add the items of a batch; skip items that are there and identical."""
     known = database.seal
     if known is None or (known.transfer_id, known.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
-    tx.run("meta.pass", name="receipts", value=parcel.given.receipts)
-    tx.run("transfers.pass_owed", owed=parcel.given.owed)
-    _replace_holds(tx, parcel)
-    tx.run("ledger.set_head", **parcel.head._asdict())
-    if parcel.is_encrypted:
+    tx.run("meta.raise", name="receipts", value=batch.highest.receipts)
+    tx.run("transfers.raise_owed", owed=batch.highest.owed)
+    _replace_holds(tx, batch)
+    tx.run("ledger.set_head", **batch.head._asdict())
+    if batch.is_encrypted:
         tx.run("meta.mark_encrypted", value=1)
         database.is_encrypted = True
     packer = Packer(tx.connection)
-    for item in parcel.items:
+    for item in batch.items:
         there = _find(tx, packer, item)
         if there is None:
             try:
                 _add(tx, item)
-            except apsw.ConstraintError as error:  # its number, or its key, is somebody else's
+            except apsw.ConstraintError as error:  # another item has its number or its key
                 raise differs(item) from error
         elif there != item:
             raise differs(item)
 
 
 def restore(tx: Transaction, packed: PackedRun) -> bool:
-    """Add one run, unless its place is taken."""
+    """Add one run, unless its id or key is taken."""
     run = packed.run
     if tx.find("transfers.find_run", run_id=run.run_id) is not None:
         return False
@@ -142,7 +142,7 @@ def restore(tx: Transaction, packed: PackedRun) -> bool:
 
 
 def _find(tx: Transaction, packer: Packer, item: Item) -> Item | None:
-    """What is there in place of something that comes."""
+    """The stored item with the same identity, if any."""
     match item:
         case PackedBlob(name=name):
             try:
@@ -195,24 +195,24 @@ def _add(tx: Transaction, item: Item) -> None:
 
 
 def _add_to(tx: Transaction, item: Item, what: str, **values: Any) -> None:
-    """Add a row to what it belongs to, if that is there."""
+    """Add a row to its run or event, which must exist."""
     tx.run(f"transfers.add_{what}", **values)
     if tx.connection.changes() != 1:
-        raise homeless(item)
+        raise unattached(item)
 
 
-def _replace_holds(tx: Transaction, parcel: Parcel) -> None:
-    """Have the same workflows paused as there."""
+def _replace_holds(tx: Transaction, batch: TransferBatch) -> None:
+    """Pause the same workflows as in the source."""
     tx.run("holds.forget_all")
-    for workflow, hold in parcel.holds:
+    for workflow, hold in batch.holds:
         tx.run("holds.add", workflow=workflow or ALL_WORKFLOWS, **hold._asdict())
-    for act in parcel.hold_acts:
+    for act in batch.hold_acts:
         add_act(tx, act)
 
 
 def _add_signal(tx: Transaction, item: PackedSignal) -> None:
     if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
-        raise homeless(item)
+        raise unattached(item)
     stored = item._asdict() | {"asks": int(item.asks)}
     del stored["reply"]
     tx.run("transfers.add_signal", **stored)
@@ -250,7 +250,7 @@ def _add_run(tx: Transaction, packed: PackedRun) -> None:
 
 
 def _add_row(tx: Transaction, run: Run, applied: int) -> int:
-    """The run's own row and its payloads; the number that it has here."""
+    """Add the run's own row and its payloads. Returns its number in this database."""
     values = from_run(run)
     definition = tx.definition(run.workflow, run.version, run.priority)
     row = tx.find("transfers.add_run", **values, definition=definition, number=applied)
@@ -286,4 +286,4 @@ def _add_waits(tx: Transaction, run: int, packed: PackedRun) -> None:
             **common,
         )
         if is_open:
-            tx.run("meta.pass", name="armed", value=number)
+            tx.run("meta.raise", name="armed", value=number)

@@ -12,7 +12,7 @@ from stepwell.stores.sqlite.transitions.claims import find_live
 
 
 def register(tx: Transaction, new: NewWorker) -> Worker:
-    """A worker with a lease from now."""
+    """Register a worker with a lease that begins now."""
     known = tx.find("workers.find", incarnation=new.incarnation)
     if known is not None and find_live(tx, new.incarnation) is None:
         raise lease_lost(new.incarnation)
@@ -30,7 +30,7 @@ def register(tx: Transaction, new: NewWorker) -> Worker:
 
 
 def renew(tx: Transaction, incarnation: Incarnation, lease: int) -> Renewed:
-    """Lengthen a lease that is still live."""
+    """Extend a live lease."""
     worker = find_live(tx, incarnation)
     if worker is None:
         raise lease_lost(incarnation)

@@ -1,8 +1,8 @@
-"""What is moved from one store to another, as plain data, and how it is cut into parcels.
+"""What a transfer moves from one store to another, as plain data, and how it is cut into batches.
 
 `msgspec.json` writes and reads every type here, bytes in base64. Numbers (of signals, events, receipts, open waits and
-what is owed) are kept as they are, because histories name signals by number. The order in which runs were created is
-kept; whatever number a store gives to a run, or to a line of the audit, is its own affair.
+outbox rows) are kept, because histories name signals by number. The creation order of runs is kept. The internal number
+of a run or of an audit line is not: each store assigns its own.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from stepwell.model.runs import History, Run
 from stepwell.model.signals import ReplyStatus
 from stepwell.stores.base.views import Audit
 
-PARCEL_BYTES: Final = 1 << 20  # a parcel that weighs so much takes nothing more
+BATCH_BYTES: Final = 1 << 20  # a batch of this size is complete
 
 
 class PackedReply(NamedTuple):
-    """What was answered to a signal that asked."""
+    """The reply to a signal that asked for one."""
 
     status: ReplyStatus
     value: bytes
-    at: Instant  # when
+    at: Instant
 
 
 class PackedSignal(NamedTuple):
-    """A signal in a mailbox or held, whatever became of it.
+    """A signal in a mailbox or held, in any state.
 
-    Pending: a payload and no `refused`. Refused: a payload and a reason. Consumed, discarded or dropped: no payload; it
-    is only known, so that a repetition does nothing.
+    Pending: a payload and no `refused`. Refused: a payload and a reason. Consumed, discarded or dropped: no payload;
+    only its ids are remembered, so that a repetition does nothing.
     """
 
     number: int
     signal_id: SignalId
     run_id: RunId | None  # whose mailbox it is in
-    key: str | None  # of one that is held, and in no mailbox: for whom
+    key: str | None  # of a held signal, which is in no mailbox
     name: str
-    dedup_key: str | None  # None also if it does not count as known by it any more
+    dedup_key: str | None  # None also if it no longer deduplicates
     payload: bytes | None
     sent_at: Instant
     asks: bool
@@ -57,7 +57,7 @@ class PackedSignal(NamedTuple):
 
 
 class PackedReceipt(NamedTuple):
-    """An event that a run got."""
+    """An event that a run received."""
 
     number: int
     event_id: EventId
@@ -73,16 +73,16 @@ class OpenWait(NamedTuple):
 
 
 class PackedRun(NamedTuple):
-    """A run with what is recorded of it: the one format of a run outside a store, for moves, exports, imports and
-    golden histories. Its signals, what it owes and the lines of its streams are packed apart.
+    """A run with its recorded history: the only format of a run outside a store, for moves, exports, imports and golden
+    histories. Its signals, outbox rows and stream lines are packed separately.
     """
 
-    run: Run  # nobody owns it
+    run: Run  # without an owner
     applied: int = 0  # the number of the last commit that was applied in `run.epoch`
     discards: bool = False  # as in `NewRun`
     history: History = History()  # as `RunStore.load` gives it
-    open_waits: tuple[OpenWait, ...] = ()  # by position; a topic wait that is not named here is closed
-    receipts: tuple[PackedReceipt, ...] = ()  # by number; their events are packed before
+    open_waits: tuple[OpenWait, ...] = ()  # by position; a topic wait that is not listed is closed
+    receipts: tuple[PackedReceipt, ...] = ()  # by number; their events are packed earlier
     published: tuple[Published, ...] = ()  # by name
     audit: tuple[Audit, ...] = ()  # oldest first
 
@@ -100,7 +100,7 @@ class PackedChunk(NamedTuple):
 
 
 class PackedEvent(NamedTuple):
-    """An event that is known: kept by its topic, in inboxes, or only remembered by its id."""
+    """A known event: kept by its topic, in inboxes, or only remembered by its id."""
 
     number: int
     event_id: EventId
@@ -110,9 +110,9 @@ class PackedEvent(NamedTuple):
     deliver: Deliver
     published_at: Instant
     kept_until: Instant | None  # None: the topic does not keep it
-    is_taken: bool  # for one run, and a run has it
+    is_taken: bool  # deliver "one", and a run has it
     reached: int  # how many runs got it when it was published
-    forget_at: Instant  # its id is known until then at least
+    forget_at: Instant  # its id is known at least until then
 
 
 class PackedBlob(NamedTuple):
@@ -125,27 +125,29 @@ class PackedBlob(NamedTuple):
 Item = PackedBlob | PackedEvent | PackedRun | PackedChunk | PackedSignal | Owed | Reservation | Act
 
 
-class Given(NamedTuple):
-    """The highest numbers that a store has ever given, also to what is gone: none of them is given again."""
+class HighestNumbers(NamedTuple):
+    """The highest numbers that a store has ever assigned, also to rows that are deleted: none of them is assigned
+    again.
+    """
 
     receipts: int = 0
     owed: int = 0
 
 
-class Parcel(NamedTuple):
-    """A part of what a store holds, of one kind at a time."""
+class TransferBatch(NamedTuple):
+    """A part of what a store holds, with items of one kind."""
 
     blobs: tuple[PackedBlob, ...] = ()
     events: tuple[PackedEvent, ...] = ()
     runs: tuple[PackedRun, ...] = ()
     chunks: tuple[PackedChunk, ...] = ()
-    signals: tuple[PackedSignal, ...] = ()  # held ones too
-    owed: tuple[Owed, ...] = ()  # dead letters too; nobody has taken any
+    signals: tuple[PackedSignal, ...] = ()  # including held ones
+    owed: tuple[Owed, ...] = ()  # including dead letters; not taken by any worker
     requests: tuple[Reservation, ...] = ()
     acts: tuple[Act, ...] = ()
-    given: Given = Given()  # by the store that packed it; the same in each of its parcels
-    next: str = ""  # where the next parcel begins, which only the store that packed this one understands; "" at the end
-    # Which workflows are paused, and how that came: few, so all of it is in each parcel, and replaces what is there.
+    highest: HighestNumbers = HighestNumbers()  # by the store that packed it; the same in each batch
+    next: str = ""  # where the next batch begins, in a format of the store that packed this one; "" at the end
+    # Paused workflows and how they came to be paused. There are few, so each batch has all, and replaces what is there.
     holds: tuple[WorkflowHold, ...] = ()
     hold_acts: tuple[HoldAct, ...] = ()  # oldest first
     head: ChainHead = ChainHead()  # of the audit; it replaces what is there
@@ -153,13 +155,13 @@ class Parcel(NamedTuple):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """What is in it."""
+        """All items of this batch."""
         runs: tuple[Item, ...] = (*self.runs, *self.chunks, *self.signals, *self.owed)
         return (*self.blobs, *self.events, *runs, *self.requests, *self.acts)
 
 
 def name_of(item: Item) -> str:
-    """What something is called when people are told of it."""
+    """The name of an item in messages."""
     match item:
         case PackedBlob(name=name):
             return f"large payload {name}"
@@ -181,36 +183,36 @@ def name_of(item: Item) -> str:
             assert_never(item)
 
 
-# The fields of a parcel, in the order of packing.
+# The fields of a batch, in the order of packing.
 KINDS: Final = ("blobs", "events", "runs", "chunks", "signals", "owed", "requests", "acts")
 
-# Things of one kind that come after a key, each with its own key. The empty key is before all.
-Shelf = Generator[tuple[str, Any], None, None]
+# Items of one kind that come after a key, each with its own key. The empty key is before all others.
+MarkedItems = Generator[tuple[str, Any], None, None]
 
 
-def fill(after: str, limit: int, shelf: Callable[[str, str], Shelf]) -> Parcel:
-    """The next parcel, from shelves of each kind. Its mark is the kind and the key of the last thing that it took."""
+def next_batch(after: str, limit: int, list_items: Callable[[str, str], MarkedItems]) -> TransferBatch:
+    """The next batch, from the items of each kind. Its `next` is the kind and the key of the last item that it took."""
     kind, _, key = (after or f"{KINDS[0]}:").partition(":")
     for at in KINDS[KINDS.index(kind) :]:
-        parcel, key = _fill_with(at, key, limit, shelf), ""
-        if parcel.items:
-            return parcel
-    return Parcel()
+        batch, key = _take_kind(at, key, limit, list_items), ""
+        if batch.items:
+            return batch
+    return TransferBatch()
 
 
-def _fill_with(kind: str, key: str, limit: int, shelf: Callable[[str, str], Shelf]) -> Parcel:
+def _take_kind(kind: str, key: str, limit: int, list_items: Callable[[str, str], MarkedItems]) -> TransferBatch:
     taken: list[Any] = []
     weight = 0
-    with closing(shelf(kind, key)) as things:
-        for mark, thing in things:
-            taken.append(thing)
-            weight += len(msgspec.json.encode(thing))
-            if len(taken) >= limit or weight >= PARCEL_BYTES:
-                return _labelled(kind, taken, f"{kind}:{mark}")
+    with closing(list_items(kind, key)) as found:
+        for mark, item in found:
+            taken.append(item)
+            weight += len(msgspec.json.encode(item))
+            if len(taken) >= limit or weight >= BATCH_BYTES:
+                return _batch_of(kind, taken, f"{kind}:{mark}")
     is_last = kind == KINDS[-1]
-    return _labelled(kind, taken, "" if is_last else f"{KINDS[KINDS.index(kind) + 1]}:")
+    return _batch_of(kind, taken, "" if is_last else f"{KINDS[KINDS.index(kind) + 1]}:")
 
 
-def _labelled(kind: str, taken: list[Any], following: str) -> Parcel:
+def _batch_of(kind: str, taken: list[Any], following: str) -> TransferBatch:
     contents: dict[str, Any] = {kind: tuple(taken), "next": following}
-    return Parcel(**contents)
+    return TransferBatch(**contents)

@@ -1,4 +1,4 @@
-"""Steps in a row, each committed alone: a store may write them a shorter way, until somebody else changes the run."""
+"""Plain commits with one entry each: a store may write them on a fast path until another process changes the run."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ async def _seal_and_unseal(scene: Scene) -> None:
     await scene.store.transfers.unseal("t1")
 
 
-class StepsInARowSuite(StoreCase):
-    """Commits of one entry each, with nothing else in them."""
+class PlainCommitSuite(StoreCase):
+    """Commits with one entry and nothing else."""
 
     async def _begin(self, scene: Scene) -> Turn:
-        """A run with two steps behind each other, whose names are known."""
+        """A run with three steps, whose names are known."""
         await scene.register("w2")
         turn = await scene.begin("r1")
         await turn.commit(names=_NAMES, entries=(step(1, place(0)),))
@@ -74,7 +74,7 @@ class StepsInARowSuite(StoreCase):
     async def _seqs(self, scene: Scene) -> list[int]:
         return [entry.seq for entry in (await scene.history("r1")).entries]
 
-    async def test_each_is_there_with_the_revision_that_was_told(self, scene: Scene) -> None:
+    async def test_each_commit_raises_the_revision_that_it_returns(self, scene: Scene) -> None:
         turn = await self._begin(scene)
         applied = await turn.send(self._next(turn))
 
@@ -83,14 +83,14 @@ class StepsInARowSuite(StoreCase):
         assert (run.revision, run.last_seq, run.status, run.owner) == (4, 4, RunStatus.RUNNING, "w1")
         assert (await scene.history("r1")).entries == tuple(step(n, place(n - 1)) for n in range(1, 5))
 
-    async def test_a_repeated_one_is_applied_once(self, scene: Scene) -> None:
+    async def test_a_repeated_plain_commit_is_applied_once(self, scene: Scene) -> None:
         turn = await self._begin(scene)
         commit = self._next(turn)
 
         assert await turn.send(commit) == await turn.send(commit) == Applied(Verdict.APPLIED, revision=4)
         assert await self._seqs(scene) == [1, 2, 3, 4]
 
-    async def test_a_stranger_is_fenced(self, scene: Scene) -> None:
+    async def test_a_foreign_fence_is_fenced(self, scene: Scene) -> None:
         turn = await self._begin(scene)
         strangers: list[Callable[[Commit], Commit]] = [
             lambda commit: commit._replace(fence=turn.fence._replace(incarnation=Incarnation("w2"))),
@@ -104,7 +104,7 @@ class StepsInARowSuite(StoreCase):
             for _ in range(2):
                 assert await turn.send(self._next(turn)) == Applied(Verdict.APPLIED, revision=turn.number)
 
-    async def test_a_gap_is_refused_and_a_place_is_taken_once(self, scene: Scene) -> None:
+    async def test_gaps_and_taken_locations_are_rejected(self, scene: Scene) -> None:
         turn = await self._begin(scene)
         for entry in (step(5, place(4)), step(3, place(4)), step(4, place(1))):
             with pytest.raises(ValueError, match=r"r1|already"):
@@ -126,7 +126,7 @@ class StepsInARowSuite(StoreCase):
         ],
         ids=["cancel", "retire", "relinquish", "take over", "rescue", "quarantine", "seal"],
     )
-    async def test_who_has_lost_the_run_is_fenced(self, scene: Scene, elsewhere: Scene, act: Act) -> None:
+    async def test_a_worker_that_lost_the_run_is_fenced(self, scene: Scene, elsewhere: Scene, act: Act) -> None:
         turn = await self._begin(scene)
         await act(elsewhere)
         before = await scene.run("r1")
@@ -143,7 +143,7 @@ class StepsInARowSuite(StoreCase):
         ],
         ids=["cancel", "pause", "pause and resume"],
     )
-    async def test_its_owner_hears_of_what_is_wanted(
+    async def test_the_owner_learns_of_cancels_and_pauses(
         self, scene: Scene, elsewhere: Scene, act: Act, expected: Applied
     ) -> None:
         turn = await self._begin(scene)
@@ -157,7 +157,7 @@ class StepsInARowSuite(StoreCase):
         "move", [Park(Instant(9)), Release(), Pause(b"oops"), End(RunStatus.COMPLETED), End(RunStatus.FAILED)], ids=str
     )
     @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with others"])
-    async def test_a_run_that_was_given_up_is_fenced(
+    async def test_a_released_or_ended_run_is_fenced(
         self, scene: Scene, elsewhere: Scene, move: object, is_alone: bool
     ) -> None:
         turn = await self._begin(scene)
@@ -170,7 +170,7 @@ class StepsInARowSuite(StoreCase):
         assert await turn.send(self._next(turn)) == _FENCED
         assert await self._seqs(scene) == [1, 2, 3]
 
-    async def test_a_new_claim_goes_on_and_the_old_one_does_not(self, scene: Scene) -> None:
+    async def test_only_the_new_claim_may_commit(self, scene: Scene) -> None:
         old = await self._begin(scene)
         await old.commit(waits=(), move=Release())
         new = await scene.claim_only("r1")
@@ -181,7 +181,7 @@ class StepsInARowSuite(StoreCase):
             assert (await new.send(self._next(new))).verdict is Verdict.APPLIED
         assert await self._seqs(scene) == [1, 2, 3, 4, 5]
 
-    async def test_the_old_one_does_not_though_its_numbers_are_right(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_the_old_claim_is_fenced_even_with_matching_numbers(self, scene: Scene, elsewhere: Scene) -> None:
         old = await self._begin(scene)
         await elsewhere.store.runs.relinquish(Incarnation("w1"), ())
         new = await elsewhere.claim_only("r1")
@@ -193,7 +193,7 @@ class StepsInARowSuite(StoreCase):
         assert await old.send(self._next(old)) == _FENCED
         assert (await new.send(self._next(new))).verdict is Verdict.APPLIED
 
-    async def test_a_rollback_goes_on_in_the_same_way(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_plain_commits_of_a_rollback_are_fenced_too(self, scene: Scene, elsewhere: Scene) -> None:
         turn = await self._begin(scene)
         await turn.roll_back()
         for _ in range(2):
@@ -203,7 +203,7 @@ class StepsInARowSuite(StoreCase):
         assert await turn.send(self._next(turn)) == _FENCED
         assert await self._seqs(scene) == [1, 2, 3, 4, 5]
 
-    async def test_they_may_be_written_with_others_in_between(self, scene: Scene) -> None:
+    async def test_plain_commits_may_alternate_with_batches(self, scene: Scene) -> None:
         turn, other = await self._begin(scene), await scene.begin("r2")
         for number in range(4):
             commit = self._next(turn)

@@ -1,4 +1,4 @@
-"""What is asked together comes to what it would alone: a store may do many at once, and must not mix them up."""
+"""Batches: a store may apply several requests at once, and the results must be those of separate requests."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _LAST_ENTRY = pytest.mark.parametrize("has_entry", [False, True], ids=["without 
 
 
 def _end(turn: Turn, *, has_entry: bool, **parts: Any) -> Commit:
-    """The end of a run, which most have together with the entry of their last step."""
+    """The end of a run, which usually comes together with the entry of its last step."""
     entries = (step(turn.seq + 1, place(turn.seq + 7)),) if has_entry else ()
     return turn.next(names=("last",) * has_entry, entries=entries, move=_ENDS, **parts)
 
 
-class TogetherSuite(StoreCase):
-    """Starts, parks and ends that share a transaction."""
+class BatchSuite(StoreCase):
+    """Starts, waits and ends in one transaction."""
 
     async def _apply(self, scene: Scene, *commits: Commit) -> Sequence[Applied]:
-        """Apply them between two that are as simple as can be."""
+        """Apply commits between two that are as simple as possible."""
         first, last = [await scene.begin(run_id) for run_id in ("first", "last")]
         entries = {"names": ("a", "b"), "entries": (step(1, place(0)), step(2, place(1)))}
         parks = last.next(waits=(wait_signal("never"),), move=_PARKS)
@@ -62,7 +62,9 @@ class TogetherSuite(StoreCase):
 
     @_LAST_ENTRY
     @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
-    async def test_each_is_fenced_for_itself(self, scene: Scene, elsewhere: Scene, move: Any, has_entry: bool) -> None:
+    async def test_each_commit_of_a_batch_is_fenced_separately(
+        self, scene: Scene, elsewhere: Scene, move: Any, has_entry: bool
+    ) -> None:
         await elsewhere.register("w2")
         turns = [await scene.begin(f"r{n}") for n in range(5)]
         await turns[3].record("a")
@@ -76,15 +78,15 @@ class TogetherSuite(StoreCase):
             worker._replace(fence=worker.fence._replace(incarnation=Incarnation("w2"))),
             number._replace(number=3),
             seq._replace(number=1),
-            unknown._replace(run_id=RunId("nobody")),
+            unknown._replace(run_id=RunId("unknown")),
         )
 
         fenced = Applied(Verdict.FENCED)
-        assert applied == [fenced, fenced, fenced, _DONE, fenced]  # the fourth was applied before
+        assert applied == [fenced, fenced, fenced, _DONE, fenced]  # the fourth commit was applied before
         assert [await scene.run(turn.run_id) for turn in turns] == before
 
     @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
-    async def test_a_gap_in_one_history_refuses_all(self, scene: Scene, move: Any) -> None:
+    async def test_a_gap_in_one_history_rejects_the_batch(self, scene: Scene, move: Any) -> None:
         turns = [await scene.begin(f"r{n}") for n in range(3)]
         commits = [turn.next(names=("a",), entries=(step(1, place(0)),), waits=(), move=move) for turn in turns]
         commits[1] = commits[1]._replace(entries=(step(2, place(0)),))
@@ -95,13 +97,13 @@ class TogetherSuite(StoreCase):
         assert {await scene.status(turn.run_id) for turn in turns} == {RunStatus.RUNNING}
 
     @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
-    async def test_a_signal_that_one_cannot_read_refuses_all(self, scene: Scene, move: Any) -> None:
+    async def test_an_unreadable_signal_of_one_commit_rejects_the_batch(self, scene: Scene, move: Any) -> None:
         turns = [await scene.begin(f"r{n}") for n in range(2)]
         await scene.send("s1", "r0")
         [signal] = (await scene.store.runs.inbox(RunId("r0"))).signals
         await turns[0].commit(consumed=(signal.number,))
 
-        for wrong in turns:  # it has read it, or it is another's
+        for wrong in turns:  # it was read already, or it belongs to another run
             commits = [turn.next(consumed=(signal.number,) * (turn is wrong), waits=(), move=move) for turn in turns]
             with pytest.raises(ValueError, match="no pending signal"):
                 await scene.store.runs.apply(commits)
@@ -109,7 +111,7 @@ class TogetherSuite(StoreCase):
         assert {await scene.status(turn.run_id) for turn in turns} == {RunStatus.RUNNING}
 
     @pytest.mark.parametrize("move", [_ENDS, _PARKS], ids=str)
-    async def test_one_that_took_its_workers_down_has_come_further(self, scene: Scene, move: Any) -> None:
+    async def test_a_commit_in_a_batch_resets_stalls(self, scene: Scene, move: Any) -> None:
         await scene.begin("r1")
         await scene.lose_worker()
         await scene.register("w2")
@@ -124,7 +126,7 @@ class TogetherSuite(StoreCase):
         assert (await scene.run("r1")).stalls == 0
 
     @_LAST_ENTRY
-    async def test_a_cancel_a_deadline_and_a_pause_are_seen(self, scene: Scene, has_entry: bool) -> None:
+    async def test_batches_respect_cancels_deadlines_and_pauses(self, scene: Scene, has_entry: bool) -> None:
         late = await scene.begin("late", deadline_at=Instant(scene.clock.now() + 1))
         cancelled, ending, paused, held = [await scene.begin(f"r{n}") for n in range(4)]
         for turn in (cancelled, ending):
@@ -149,7 +151,7 @@ class TogetherSuite(StoreCase):
         ended = await scene.run("r3")
         assert (ended.status, ended.hold) == (RunStatus.COMPLETED, None)
 
-    async def test_what_has_come_for_a_run_that_parks_wakes_it(self, scene: Scene) -> None:
+    async def test_a_run_that_waits_in_a_batch_is_woken_by_what_has_arrived(self, scene: Scene) -> None:
         turns = [await scene.begin(f"r{n}") for n in range(5)]
         for turn in turns[:4]:
             await scene.send(f"s{turn.run_id}", turn.run_id)
@@ -169,7 +171,7 @@ class TogetherSuite(StoreCase):
         woken = {turn.run_id for turn in await scene.claim()}
         assert woken == {"r0", "r1", "r4"}
 
-    async def test_one_that_parks_keeps_only_its_new_waits(self, scene: Scene) -> None:
+    async def test_a_run_that_waits_in_a_batch_keeps_only_its_new_waits(self, scene: Scene) -> None:
         due = Instant(scene.clock.now() + 9 * _SECONDS)
         fewer = await scene.begin("r1")
         await fewer.commit(waits=(wait_signal("x"), wait_signal("y", at=place(1)), wait_signal("z", at=place(2))))
@@ -187,7 +189,7 @@ class TogetherSuite(StoreCase):
         assert [(await scene.run(one)).wake_at for one in ("r1", "r2")] == [due, due - _SECONDS]
 
     @_LAST_ENTRY
-    async def test_an_end_that_concerns_others_reaches_them(self, scene: Scene, has_entry: bool) -> None:
+    async def test_an_end_in_a_batch_reaches_other_runs(self, scene: Scene, has_entry: bool) -> None:
         parent, above = await scene.begin("parent"), await scene.begin("above")
         child = await scene.begin_child(parent, "child", place(0))
         await parent.park(wait_child(place(0)))
@@ -223,7 +225,7 @@ class TogetherSuite(StoreCase):
         assert await scene.status("holder") is RunStatus.COMPLETED
 
     @pytest.mark.parametrize("ends_first", [False, True], ids=["park first", "end first"])
-    async def test_a_parent_that_parks_behind_the_end_of_its_child_is_awake(
+    async def test_a_parent_that_waits_after_the_end_of_its_child_is_awake(
         self, scene: Scene, ends_first: bool
     ) -> None:
         parent = await scene.begin("parent")
@@ -237,7 +239,7 @@ class TogetherSuite(StoreCase):
         assert await scene.status("child") is RunStatus.COMPLETED
 
     @_LAST_ENTRY
-    async def test_an_end_leaves_nothing_to_wait_for(self, scene: Scene, has_entry: bool) -> None:
+    async def test_an_end_in_a_batch_deletes_waits(self, scene: Scene, has_entry: bool) -> None:
         looping, discarding, reading, waiting, listening = [
             await scene.begin(f"r{n}", discards=n == 2) for n in range(1, 6)
         ]
@@ -261,14 +263,14 @@ class TogetherSuite(StoreCase):
 
         assert (await scene.history("r1")).cursors == ()
         assert [(await scene.history(one)).waits for one in ("r4", "r5")] == [(), ()]
-        assert await scene.kept() == ["e1"]  # it was for one run, which did not read it
+        assert await scene.kept() == ["e1"]  # it was for one run, and that run did not read it
         unread = await scene.store.views.list_unread(limit=9)
         assert [(one.run_id, one.signal.name) for one in unread] == [("r3", "late")]
 
     # --- starts ---
 
     @pytest.mark.parametrize("room", [0, 2, 3, 9])
-    async def test_starts_are_claimed_in_their_order_as_long_as_there_is_room(self, scene: Scene, room: int) -> None:
+    async def test_starts_are_claimed_in_order_up_to_the_limit(self, scene: Scene, room: int) -> None:
         runs = [new_run(f"r{n}", input=b"%d" % n, tags=(("n", str(n)),)) for n in range(3)]
 
         created = await scene.store.runs.create(runs, scene.claimant(limit=room))
@@ -307,7 +309,7 @@ class TogetherSuite(StoreCase):
         assert (await scene.run("r2")).key == different.key
 
     @pytest.mark.parametrize("known", [("r1",), ()], ids=["known", "twice"])
-    async def test_a_start_whose_run_is_there_is_answered_by_that(self, scene: Scene, known: Sequence[str]) -> None:
+    async def test_a_start_of_an_existing_run_returns_that_run(self, scene: Scene, known: Sequence[str]) -> None:
         for run_id in known:
             await scene.create(run_id, input=b"1")
         given = [new_run("r1", input=b"1"), new_run("r2")]
@@ -318,14 +320,14 @@ class TogetherSuite(StoreCase):
         assert [(one.run_id, one.is_new) for one in created] == [(run.run_id, True) for run in runs]
         assert (await scene.run("r1")).input == b"1"
 
-    async def test_those_that_are_late_already_are_due_since_their_deadline(self, scene: Scene) -> None:
+    async def test_starts_after_their_deadline_are_due_since_the_deadline(self, scene: Scene) -> None:
         late = Instant(scene.clock.now() - 1)
 
         await scene.store.runs.create([new_run("r1", deadline_at=late), new_run("r2")])
 
         assert [(await scene.run(one)).wake_at for one in ("r1", "r2")] == [late, scene.clock.now()]
 
-    async def test_nobody_claims_for_a_worker_that_is_gone(self, scene: Scene) -> None:
+    async def test_nothing_is_claimed_for_a_dead_worker(self, scene: Scene) -> None:
         gone = scene.claimant()._replace(incarnation=Incarnation("gone"))
 
         created = await scene.store.runs.create([new_run("r1"), new_run("r2")], gone)

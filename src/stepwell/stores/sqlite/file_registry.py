@@ -1,4 +1,4 @@
-"""Which database files this process has open, by device and inode: the name of a file does not matter."""
+"""Which database files this process has open, by device and inode, so that names and links do not matter."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _DESCRIPTORS = "/dev/fd"
 
 
 class FileId(NamedTuple):
-    """A file, whatever its name is."""
+    """A file, independent of its name."""
 
     device: int
     inode: int
 
 
 _OPEN: Counter[FileId] = Counter()
-_LENT: dict[int, FileId] = {}  # by the identity of the connection, as long as it lives
+_CALLER_FILES: dict[int, FileId] = {}  # by the `id` of the connection, while it exists
 
 
 def file_id(path: str) -> FileId | None:
-    """The file at a path; None if there is none. Opens nothing: closing a descriptor would drop SQLite's locks."""
+    """The file at a path, or None. It opens nothing: closing a descriptor would drop SQLite's locks."""
     try:
-        found = os.stat(path)  # noqa: PTH116  it is asked with every commit, and pathlib is slow
+        found = os.stat(path)  # noqa: PTH116  this runs with every commit, and pathlib is slow
     except OSError:
         return None
     return FileId(found.st_dev, found.st_ino)
 
 
-def enter(file: FileId) -> None:
-    """An engine of this process opens the file."""
+def register(file: FileId) -> None:
+    """Count that an engine of this process opened the file."""
     with _LOCK:
         _OPEN[file] += 1
 
 
-def leave(file: FileId) -> None:
-    """It has closed it."""
+def unregister(file: FileId) -> None:
+    """Count that it closed the file."""
     with _LOCK:
         _OPEN[file] -= 1
         if _OPEN[file] <= 0:
@@ -60,38 +60,39 @@ def is_open(file: FileId) -> bool:
 
 
 def has_two_copies() -> bool:
-    """Whether `apsw` and `sqlite3` are two copies of SQLite: POSIX locks belong to a process, so neither sees those of
-    the other, and closing the file in one drops the locks of both.
+    """Whether `apsw` and `sqlite3` are two copies of SQLite. POSIX locks belong to a process, so neither copy sees the
+    locks of the other, and closing the file in one drops the locks of both.
     """
     return bool(apsw.using_amalgamation)
 
 
-def lend(connection: sqlite3.Connection, file: FileId) -> None:
-    """A caller's `sqlite3` connection writes to the file; another thread cannot ask it which file it has."""
+def note_caller(connection: sqlite3.Connection, file: FileId) -> None:
+    """Note which file a caller's `sqlite3` connection uses: another thread cannot ask the connection."""
     identity = id(connection)
-    if identity in _LENT:
+    if identity in _CALLER_FILES:
         return
-    # A later connection may get the same identity, and a connection takes no weak reference. So a function that it
-    # keeps until it is gone says when. It takes no lock: it may be called wherever the collector runs.
+    # A later connection may get the same id, and connections do not support weak references. So the connection keeps a
+    # function until it is destroyed, and the function's finalizer removes the entry. The finalizer takes no lock,
+    # because it may run wherever the garbage collector runs.
     tag = _Tag()
-    finalize(tag, _LENT.pop, identity, None)
-    connection.create_function("stepwell_lent", 0, tag)
-    _LENT[identity] = file
+    finalize(tag, _CALLER_FILES.pop, identity, None)
+    connection.create_function("stepwell_noted", 0, tag)
+    _CALLER_FILES[identity] = file
 
 
 class _Tag:
-    """Something that a connection keeps until it is gone."""
+    """A function that a connection keeps until it is destroyed."""
 
     def __call__(self) -> int:
         return 1
 
 
-def check_alone(path: str) -> None:
+def check_exclusive(path: str) -> None:
     """Raise `InvalidOptionError` if a `sqlite3` connection of this process has the file open."""
     file = file_id(path)
     if file is None or not has_two_copies() or not _has_descriptor(file):
         return
-    # Without a connection of apsw to the file, the descriptor belongs to something else.
+    # If no apsw connection has the file open, the descriptor belongs to something else.
     is_ours = is_open(file) or any(_has_open(one, file) for one in apsw.connections())
     if any(_is_of(connection, file, otherwise=not is_ours) for connection in _connections()):
         raise InvalidOptionError(
@@ -104,7 +105,9 @@ def check_alone(path: str) -> None:
 
 
 def _has_open(connection: apsw.Connection, file: FileId) -> bool:
-    """Whether a connection of apsw has the file open, as far as it says: one that another thread uses says nothing."""
+    """Whether an apsw connection has the file open. False for a connection that another thread is using: it cannot be
+    asked.
+    """
     try:
         return bool(connection.filename) and file_id(connection.filename) == file
     except apsw.ThreadingViolationError:
@@ -112,7 +115,7 @@ def _has_open(connection: apsw.Connection, file: FileId) -> bool:
 
 
 def _has_descriptor(file: FileId) -> bool:
-    """Whether this process has the file open at all. Where that cannot be told, it may have."""
+    """Whether this process has the file open at all. True where that cannot be determined."""
     try:
         names = os.listdir(_DESCRIPTORS)  # noqa: PTH208
     except OSError:
@@ -128,10 +131,11 @@ def _has_descriptor(file: FileId) -> bool:
 
 
 def _connections() -> list[sqlite3.Connection]:
-    """Every `sqlite3` connection of this process that has not been collected; there is no other list of them.
+    """Every `sqlite3` connection of this process that has not been collected. No other list of them exists.
 
-    Each refers to its class. A list of all objects would hold the cursors of other threads, too: one that its owner
-    lets go meanwhile ends elsewhere, and its statement stays in the middle for ever.
+    Each connection refers to its class. A list of all objects would also hold the cursors of other threads; if the
+    owner of a cursor dropped it meanwhile, it would be destroyed in this thread and its statement would never be
+    finished.
     """
     classes, found = [sqlite3.Connection], []
     for each in classes:
@@ -141,7 +145,9 @@ def _connections() -> list[sqlite3.Connection]:
 
 
 def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> bool:
-    """Whether it has the file open; `otherwise` is the answer for one of another thread, which does not say."""
+    """Whether the connection has the file open; `otherwise` is the answer for a connection of another thread, which
+    cannot be asked.
+    """
     try:
         _ = connection.in_transaction  # raises if it is closed
     except sqlite3.Error:
@@ -151,6 +157,6 @@ def _is_of(connection: sqlite3.Connection, file: FileId, *, otherwise: bool) -> 
         cursor.row_factory = None
         [(path,)] = cursor.execute(_FILE_OF_MAIN).fetchall()
     except sqlite3.Error:
-        lent = _LENT.get(id(connection))
-        return otherwise if lent is None else lent == file
+        noted = _CALLER_FILES.get(id(connection))
+        return otherwise if noted is None else noted == file
     return bool(path) and file_id(str(path)) == file

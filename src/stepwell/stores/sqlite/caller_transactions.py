@@ -1,4 +1,4 @@
-"""Connections of callers: runs are started within a transaction that somebody else begins and ends."""
+"""Connections of callers: starts runs within a transaction that the caller begins and ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import apsw
 from stepwell.clock import Clock
 from stepwell.errors import InvalidOptionError, StoreUnavailableError
 from stepwell.model.runs import Created, NewRun
+from stepwell.stores.base.transactions import no_open_transaction, not_a_connection
 from stepwell.stores.sqlite.database import SqliteDatabase
-from stepwell.stores.sqlite.presence import file_id, has_two_copies, is_open, lend
+from stepwell.stores.sqlite.file_registry import file_id, has_two_copies, is_open, note_caller
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.starts import create
 
@@ -22,7 +23,7 @@ _NAME = re.compile(r":([a-z_]+)")
 
 
 class _Rows:
-    """The rows of a statement that has been run to its end: nothing of it is left open in the caller's transaction."""
+    """The rows of a completed statement: it leaves nothing open in the caller's transaction."""
 
     __slots__ = ("_rows",)
 
@@ -34,7 +35,7 @@ class _Rows:
         return self._rows.pop(0) if self._rows else None
 
     def fetchall(self) -> list[Row]:
-        """All that are left."""
+        """The remaining rows."""
         rows, self._rows = self._rows, []
         return rows
 
@@ -42,7 +43,7 @@ class _Rows:
 class CallerConnection:
     """A connection of `apsw` or `sqlite3` with the methods that our transitions use.
 
-    The caller's ways to make rows of results are set aside for our statements.
+    The caller's row factories and traces are not used for our statements.
     """
 
     def __init__(self, given: apsw.Connection | sqlite3.Connection) -> None:
@@ -59,7 +60,7 @@ class CallerConnection:
         return _Rows(plain.execute(sql, parameters or None).fetchall())
 
     def cursor(self) -> CallerConnection:
-        """What executes as a cursor does: itself, so that none is left open in the caller's transaction."""
+        """Itself, so that no cursor is left open in the caller's transaction."""
         return self
 
 
@@ -70,7 +71,7 @@ def enqueue(
     try:
         _check(database, given)
         connection: Any = CallerConnection(given)
-        now = database.show_now_to(connection, clock, encrypts=encrypts)
+        now = database.now_for_caller(connection, clock, encrypts=encrypts)
         return create(Transaction(connection, now, {}), runs, None)
     except (apsw.BusyError, sqlite3.OperationalError) as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" not in str(error):
@@ -78,8 +79,8 @@ def enqueue(
         raise StoreUnavailableError(
             f"the transaction could not write to {database.path}: {error}",
             where="transaction",
-            why="it had not written yet, and another one was writing or had written since it began to read",
-            fix="begin it with `BEGIN IMMEDIATE`, and roll it back and begin anew after this error",
+            why="it had only read so far, and another transaction is writing or has written since",
+            fix="begin it with `BEGIN IMMEDIATE`, and after this error roll it back and begin again",
         ) from error
     except (apsw.Error, sqlite3.Error) as error:
         raise _refused(database, error) from error
@@ -88,14 +89,9 @@ def enqueue(
 def _check(database: SqliteDatabase, given: Any) -> None:
     """Raise `InvalidOptionError` unless it is an open transaction of our database."""
     if not isinstance(given, (apsw.Connection, sqlite3.Connection)):
-        raise InvalidOptionError(
-            f"transaction is a {type(given).__name__}",
-            where="transaction",
-            why="only a connection of apsw or sqlite3 is known here",
-            fix="hand over the driver's own connection, not a session or an engine around it",
-        )
+        raise not_a_connection(given, "apsw and sqlite3")
     ours = None if database.is_memory else file_id(database.path)
-    # Before anything is asked of it: even a read would take and drop locks of the other copy.
+    # Before the first query: even a read would take and drop locks of the other copy.
     if isinstance(given, sqlite3.Connection) and has_two_copies() and ours is not None and is_open(ours):
         raise InvalidOptionError(
             "the connection is of sqlite3, and this process has the same file open with apsw",
@@ -112,30 +108,25 @@ def _check(database: SqliteDatabase, given: Any) -> None:
             f"transaction is of {theirs or 'a database in memory'}, and the runs are in {database.path}",
             where="transaction",
             why="rows of two databases cannot be committed together",
-            fix="connect to the file that the engine was opened with",
+            fix="connect to the file that the engine uses",
         )
     if not given.in_transaction:
-        raise InvalidOptionError(
-            "the connection has no open transaction",
-            where="transaction",
-            why="the run is to be committed with the caller's own rows, and there is nothing to commit",
-            fix="execute `BEGIN IMMEDIATE` first, or leave out transaction=",
-        )
+        raise no_open_transaction("execute `BEGIN IMMEDIATE` first, or leave out transaction=")
     if isinstance(given, sqlite3.Connection):
-        lend(given, ours)
+        note_caller(given, ours)
 
 
 def _refused(database: SqliteDatabase, error: Exception) -> InvalidOptionError:
     return InvalidOptionError(
-        f"the connection refuses to be used: {error}",
+        f"the connection cannot be used: {error}",
         where="transaction",
         why=f"a run is a few rows in {database.path}, written by the thread that calls start",
-        fix="hand over a connection that may write, of the thread that calls (sqlite3: check_same_thread)",
+        fix="pass a connection that may write and belongs to the calling thread (sqlite3: check_same_thread)",
     )
 
 
 def _by_name(sql: str, parameters: Any) -> Any:
-    """Values in the order in which a statement first names its parameters, as `sqlite3` wants them."""
+    """Parameters by name, as `sqlite3` needs them; a tuple has them in the order in which the statement names them."""
     return dict(zip(_names(sql), parameters, strict=True)) if isinstance(parameters, tuple) else parameters
 
 

@@ -1,4 +1,4 @@
-"""Signals that nobody reads, that do not fit, that ask, and that start the run they are for."""
+"""Signals that no run reads, that a run refuses, that ask for a reply, and that start their run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DELIVERED, _DUPLICATE, _MISSING = Delivery.DELIVERED, Delivery.DUPLICATE, Deliv
 
 
 class AnswerSuite(StoreCase):
-    """Signals that ask, their replies, and signals that a run would not take."""
+    """Signals that ask, their replies, and signals that a run refuses."""
 
     async def test_a_signal_that_asks_shows_its_id_to_the_run(self, scene: Scene) -> None:
         await scene.create("r1")
@@ -31,7 +31,7 @@ class AnswerSuite(StoreCase):
         plain, asking = (await scene.store.runs.inbox(_R1)).signals
         assert (plain.ask_id, asking.ask_id) == (None, "s2")
 
-    async def test_a_reply_is_told_with_the_commit_that_carries_it(self, scene: Scene, elsewhere: Scene) -> None:
+    async def test_a_reply_is_stored_with_its_commit(self, scene: Scene, elsewhere: Scene) -> None:
         turn = await scene.begin("r1")
         find = elsewhere.store.views.find_question
         assert await find(SignalId("s1")) is None
@@ -52,7 +52,7 @@ class AnswerSuite(StoreCase):
 
         assert await find(SignalId("s1")) == Question(_R1, RunStatus.COMPLETED, True, reply)
 
-    async def test_a_held_question_belongs_to_nobody_yet(self, scene: Scene) -> None:
+    async def test_a_held_question_has_no_run_yet(self, scene: Scene) -> None:
         await scene.send("s1", "k", asks=True, hold=True)
 
         assert await scene.store.views.find_question(SignalId("s1")) == Question(None, None, False, None)
@@ -127,7 +127,7 @@ class AnswerSuite(StoreCase):
         assert len(await scene.store.views.list_unread(limit=1)) == 1
         assert (await scene.send("s2", "r1")).delivery is _DUPLICATE
 
-    async def test_a_cancelled_run_discards_and_one_that_may_go_on_does_not(self, scene: Scene) -> None:
+    async def test_a_cancelled_run_discards_signals_and_a_failed_one_keeps_them(self, scene: Scene) -> None:
         for run_id in ("r1", "r2", "r3"):
             turn = await scene.begin(run_id, discards=True)
             await scene.send(f"s{run_id}", run_id)
@@ -145,7 +145,7 @@ class AnswerSuite(StoreCase):
 
 
 class RedeliverySuite(StoreCase):
-    """`redeliver`: what no run will read where it is."""
+    """`redeliver`: signals that no run will read."""
 
     async def test_held_signals_go_to_another_run_in_order(self, scene: Scene) -> None:
         for name in ("s1", "s2", "s3"):
@@ -163,11 +163,11 @@ class RedeliverySuite(StoreCase):
         assert delivered == [Delivered(_DELIVERED, _R1)] * 2
         signals = (await scene.store.runs.inbox(_R1)).signals
         assert [one.payload for one in signals] == [b"s4", b"s1!", b"s2!"]
-        # A run that is at work has passed the numbers up to now: what is delivered again comes after them.
+        # A running run has passed the numbers so far, so a redelivered signal gets a higher number.
         assert all(one.number > fourth.number for one in signals[1:])
         assert [one.signal.payload for one in await scene.store.views.list_held(limit=9)] == [b"s3"]
 
-    async def test_it_wakes_and_is_claimed_like_any_signal(self, scene: Scene) -> None:
+    async def test_a_redelivered_signal_wakes_its_run(self, scene: Scene) -> None:
         await scene.send("s1", "k", hold=True)
         turn = await scene.begin("r1")
         await turn.park(wait_signal("go"))
@@ -201,7 +201,7 @@ class RedeliverySuite(StoreCase):
         assert await scene.store.views.list_unread(limit=9) == []
         assert (await scene.send("s9", "r2", dedup_key="d")).delivery is _DUPLICATE
 
-    async def test_what_cannot_be_delivered_stays_and_a_known_one_is_dropped(self, scene: Scene) -> None:
+    async def test_an_undeliverable_signal_stays_and_a_duplicate_is_dropped(self, scene: Scene) -> None:
         await scene.send("s1", "k", dedup_key="d", hold=True)
         await scene.create("r1")
         await scene.send("s2", "r1")
@@ -209,7 +209,7 @@ class RedeliverySuite(StoreCase):
         [pending] = (await scene.store.runs.inbox(_R1)).signals
         before = await snapshot(scene.store)
 
-        letters = [Redelivery(held.signal.number, "nobody", b""), Redelivery(pending.number, "r1", b"")]
+        letters = [Redelivery(held.signal.number, "unknown", b""), Redelivery(pending.number, "r1", b"")]
         delivered, _ = await scene.store.signals.redeliver([*letters, Redelivery(999, "r1", b"")])
 
         assert [one.delivery for one in delivered] == [_MISSING] * 3
@@ -220,7 +220,7 @@ class RedeliverySuite(StoreCase):
         assert await scene.mail("r1") == ["s2", "s3"]
         assert await scene.store.views.list_held(limit=9) == []
 
-    async def test_a_known_one_that_was_dropped_belongs_to_the_run_that_knows_it(self, scene: Scene) -> None:
+    async def test_a_dropped_duplicate_belongs_to_the_run_that_knows_it(self, scene: Scene) -> None:
         await (await scene.begin("r0")).park(wait_signal("other"))
         await scene.send("s1", "k", dedup_key="d", hold=True, asks=True)
         await scene.send("s2", "r0", dedup_key="d", asks=True)
@@ -287,7 +287,7 @@ class SignalOrStartSuite(StoreCase):
         assert (created.run_id, created.is_new, delivered.delivery, claimed) == (_R1, True, _DUPLICATE, [])
         assert await snapshot(scene.store) == before
 
-    async def test_repeating_it_is_harmless_though_its_signal_was_known_before(self, scene: Scene) -> None:
+    async def test_repeating_it_with_a_known_signal_is_harmless(self, scene: Scene) -> None:
         await scene.send("s0", "k", dedup_key="d", hold=True)
         ask = (new_signal("s1", "k", dedup_key="d"), new_run("r1", key="k"))
         first = await scene.store.signals.deliver_or_create(*ask)
@@ -299,7 +299,7 @@ class SignalOrStartSuite(StoreCase):
         assert await snapshot(scene.store) == before
         assert await scene.mail("r1") == ["s0"]
 
-    async def test_of_many_at_once_one_starts_the_run_and_all_are_in_its_mailbox(
+    async def test_of_concurrent_callers_one_starts_the_run_and_all_signals_arrive(
         self, scene: Scene, elsewhere: Scene
     ) -> None:
         for n in range(8):

@@ -1,4 +1,4 @@
--- What is moved, as JSON in the order of the fields of stores/base/parcels.py, and back into rows.
+-- Packed items as JSON, in the order of the fields of stores/base/packed_items.py, and back into rows.
 
 create function {f}.packed_kinds() returns text[] language sql immutable
 return array['blobs', 'events', 'runs', 'chunks', 'signals', 'owed', 'requests', 'acts'];
@@ -47,7 +47,7 @@ create function {f}.packed_chunk(p_run bigint, p_stream text, p_number bigint) r
     where c.run = p_run and c.stream = p_stream and c.number = p_number
 $$;
 
--- A reason is of no use without the signal: one that was dropped later may still have it.
+-- A reason is useless without the signal; a signal that was dropped later may still have one.
 create function {f}.packed_signal(p_number bigint) returns json language sql stable as $$
     select json_build_array(
         s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, {f}.b64(s.payload), s.sent_at, s.asks,
@@ -66,8 +66,8 @@ create function {f}.packed_request(p_scope text, p_key text) returns json langua
     where scope = p_scope and key = p_key
 $$;
 
--- The marks of the next things of a kind: numbers, hashes, [run, stream, number], or [scope, key]. Columns are named with their table where
--- they are spelled out: `order by number` alone would sort the spelling.
+-- The marks of the next items of a kind: numbers, hashes, [run, stream, number], or [scope, key]. Columns that are
+-- formatted are qualified with their table: `order by number` alone would sort the formatted text.
 create function {f}.list_marks(p_kind text, p_after text, p_limit bigint) returns text[] language plpgsql stable as $$
 declare
     v_number bigint := case
@@ -128,8 +128,8 @@ begin
     end;
 end $$;
 
--- Things of one kind, one by one until they weigh enough: no more than one of them is read in vain. `mark` is that of the last
--- one, or null if it is the last of its kind.
+-- Items of one kind, one by one until the batch is large enough: at most one of them is read in vain. `mark` is that of
+-- the last item, or null if it is the last of its kind.
 create function {f}.pack_kind(
     p_kind text, p_after text, p_limit bigint, p_bytes bigint, out items text[], out mark text
 ) language plpgsql stable as $$
@@ -148,9 +148,9 @@ begin
     mark := null;
 end $$;
 
--- --- and back ---
+-- --- unpacking ---
 
--- What is there in the place of something that comes.
+-- The stored item with the same identity, if any.
 create function {f}.find_packed(p_kind text, p_item jsonb) returns json language plpgsql stable as $$
 begin
     return case p_kind
@@ -169,8 +169,8 @@ begin
     end;
 end $$;
 
--- Whether what something belongs to is not there.
-create function {f}.is_homeless(p_kind text, p_item jsonb) returns boolean language plpgsql stable as $$
+-- Whether the run or event that an item belongs to is missing.
+create function {f}.is_unattached(p_kind text, p_item jsonb) returns boolean language plpgsql stable as $$
 declare
     v_run_id text := case p_kind when 'chunks' then p_item->>{PackedChunk.run_id} when 'signals'
         then p_item->>{PackedSignal.run_id} when 'owed' then p_item->>{Owed.run_id} end;
@@ -186,12 +186,12 @@ end $$;
 
 create function {f}.refuse_item(p_why text, p_kind text, p_place bigint) returns void language plpgsql as $$
 begin
-    raise exception using errcode = 'SW010', message = 'a thing cannot be unpacked',
+    raise exception using errcode = 'SW010', message = 'an item cannot be unpacked',
         detail = json_build_array(p_why, p_kind, p_place)::text;
 end $$;
 
--- Add things of one kind that are not there; what is there just so is left alone. They are the parcel's from `p_first` on.
-create function {f}.add_things(p_now bigint, p_kind text, p_items jsonb, p_first bigint) returns void
+-- Add items of one kind; items that are there and identical are skipped. They start at `p_first` in the batch.
+create function {f}.add_items(p_now bigint, p_kind text, p_items jsonb, p_first bigint) returns void
 language plpgsql volatile as $$
 declare
     v_other bigint;
@@ -204,7 +204,7 @@ begin
     )
     select
         min(place) filter (where there <> one),
-        min(place) filter (where there is null and {f}.is_homeless(p_kind, one)),
+        min(place) filter (where there is null and {f}.is_unattached(p_kind, one)),
         coalesce(jsonb_agg(one order by place) filter (where there is null), '[]')
     into v_other, v_lost, v_new
     from compared;
@@ -212,7 +212,7 @@ begin
         perform {f}.refuse_item('differs', p_kind, p_first + v_other - 1);
     end if;
     if v_lost is not null then
-        perform {f}.refuse_item('homeless', p_kind, p_first + v_lost - 1);
+        perform {f}.refuse_item('unattached', p_kind, p_first + v_lost - 1);
     end if;
     case p_kind
         when 'blobs' then
@@ -273,13 +273,13 @@ create function {f}.add_signals(p_items jsonb) returns void language sql volatil
     where jsonb_typeof(one->{PackedSignal.reply}) = 'array'
 $$;
 
--- Runs that have a row here, each with what came of it.
+-- The runs that have a row here, each with its packed item.
 create function {f}.arrived(p_items jsonb) returns table (run bigint, item jsonb) language sql stable as $$
     select r.id, one from jsonb_array_elements(p_items) as one
         join {t}.runs as r on r.run_id = one->{PackedRun.run}->>{Run.run_id}
 $$;
 
--- Runs in the order in which they come, nobody's.
+-- Add runs in the order of the batch, without an owner.
 create function {f}.add_runs(p_items jsonb) returns void language plpgsql volatile as $$
 begin
     insert into {t}.runs (
@@ -374,7 +374,7 @@ create function {f}.add_histories(p_items jsonb) returns void language sql volat
     from {f}.arrived(p_items), jsonb_array_elements(item->{PackedRun.history}->{History.progress}) as p
 $$;
 
--- A topic wait that has no number among the open ones is closed.
+-- A topic wait without a number among the open waits is closed.
 create function {f}.add_waits(p_items jsonb) returns void language sql volatile as $$
     insert into {t}.waits (
         run, position, location, kind, token, due_at, names, since, facets, topic, facet, armed, limit_at

@@ -1,4 +1,4 @@
-"""What a database holds, as parcels."""
+"""Reads what a database holds, as packed items."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
 from stepwell.model.signals import ReplyStatus
-from stepwell.stores.base.parcels import (
-    Given,
+from stepwell.stores.base.packed_items import (
+    HighestNumbers,
+    MarkedItems,
     OpenWait,
     PackedBlob,
     PackedChunk,
@@ -24,7 +25,6 @@ from stepwell.stores.base.parcels import (
     PackedReply,
     PackedRun,
     PackedSignal,
-    Shelf,
 )
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.base.views import Audit
@@ -37,33 +37,33 @@ from stepwell.stores.sqlite.transitions.ledger import read_head
 
 
 def manifest(connection: apsw.Connection) -> Manifest:
-    """How much there is."""
+    """How much the database holds."""
     row = row_of(connection, "transfers.count")
     assert row is not None
     return Manifest(*row)
 
 
 class Packer:
-    """Packs a database that stands still, row by row."""
+    """Packs a sealed database, row by row."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
     @property
-    def given(self) -> Given:
-        """The highest numbers given."""
-        row = row_of(self._connection, "transfers.find_given")
+    def highest(self) -> HighestNumbers:
+        """The highest numbers that were assigned."""
+        row = row_of(self._connection, "transfers.find_highest")
         assert row is not None
-        return Given._make(row)
+        return HighestNumbers._make(row)
 
     @property
     def holds(self) -> tuple[WorkflowHold, ...]:
-        """The workflows that are paused."""
+        """The paused workflows."""
         return tuple(list_holds(self._connection))
 
     @property
     def hold_acts(self) -> tuple[HoldAct, ...]:
-        """How that came."""
+        """The acts that paused and resumed workflows."""
         return tuple(reversed(list_acts(self._connection, -1)))
 
     @property
@@ -71,8 +71,8 @@ class Packer:
         """The last line of the audit."""
         return read_head(self._connection)
 
-    def shelf(self, kind: str, key: str) -> Shelf:
-        """The things of one kind after a key."""
+    def list_items(self, kind: str, key: str) -> MarkedItems:
+        """The items of one kind after a key."""
         match kind:
             case "blobs":
                 for hashed, content in self._rows("list_blobs", after=bytes.fromhex(key)):
@@ -153,12 +153,12 @@ class Packer:
         return None if row is None else to_packed_chunk(row)
 
     def find_owed(self, number: int) -> Owed | None:
-        """What is owed under a number."""
+        """The outbox row with a number."""
         row = row_of(self._connection, "transfers.find_owed", number=number)
         return None if row is None else to_owed(row)
 
     def find_request(self, scope: str, key: str) -> Reservation | None:
-        """What stands under an idempotency key."""
+        """The reservation of an idempotency key."""
         row = row_of(self._connection, "transfers.find_request", scope=scope, key=key)
         return None if row is None else Reservation._make(row)
 

@@ -1,4 +1,4 @@
-"""Which files this process has open: connections that other threads use do not say, and need not be asked."""
+"""Which files this process has open: connections of other threads cannot be asked, and need not be."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import apsw
 import pytest
 
 from stepwell import Engine
-from stepwell.stores.sqlite.presence import check_alone
+from stepwell.stores.sqlite.file_registry import check_exclusive
 
 _LONG = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n where pause(i)"
 
 
 @pytest.mark.parametrize("is_of_the_file", [True, False])
-def test_a_connection_that_another_thread_uses_is_no_reason_to_fail(tmp_path: Path, is_of_the_file: bool) -> None:
+def test_a_connection_that_another_thread_uses_does_not_fail_the_check(tmp_path: Path, is_of_the_file: bool) -> None:
     path = str(tmp_path / "runs.db")
     with apsw.Connection(path) as made:
         made.execute("create table t (a)")
     made.close()
-    descriptor = os.open(path, os.O_RDONLY)  # somebody has the file open
+    descriptor = os.open(path, os.O_RDONLY)  # another thread has the file open
     is_busy, may_end = threading.Event(), threading.Event()
 
     def pause(*_: object) -> int:
@@ -41,7 +41,7 @@ def test_a_connection_that_another_thread_uses_is_no_reason_to_fail(tmp_path: Pa
     thread.start()
     try:
         assert is_busy.wait(60)
-        check_alone(path)
+        check_exclusive(path)
     finally:
         may_end.set()
         thread.join()
@@ -55,9 +55,9 @@ async def test_engines_can_be_opened_on_a_file_that_is_in_use(tmp_path: Path) ->
         assert await first.runs.list() == await second.runs.list() == []
 
 
-def test_a_look_at_the_connections_of_a_process_keeps_nothing_of_other_threads(tmp_path: Path) -> None:
-    """A cursor that somebody else refers to when its owner lets it go stays in the middle of its statement, and nobody
-    can begin to write on its connection any more.
+def test_listing_connections_keeps_no_objects_of_other_threads(tmp_path: Path) -> None:
+    """If another thread refers to a cursor when its owner drops it, its statement is never finished, and its connection
+    can no longer begin to write.
     """
     path = str(tmp_path / "runs.db")
     connection = apsw.Connection(path)
@@ -67,7 +67,7 @@ def test_a_look_at_the_connections_of_a_process_keeps_nothing_of_other_threads(t
 
     def look() -> None:
         while not is_over.is_set():
-            check_alone(path)
+            check_exclusive(path)
 
     thread = threading.Thread(target=look)
     thread.start()
