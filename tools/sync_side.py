@@ -54,14 +54,22 @@ class Target:
     modules: tuple[str, ...] = ()  # further ones that have names which are used
 
 
-ENGINE_DOC = """An `Engine` on an event loop of its own, in a thread of its own: for scripts, web views and shells.
+ENGINE_DOC = """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
-        with SyncEngine("sqlite:///shop.db", workflows=[checkout]) as engine:
+        with SyncEngine(App("sqlite:///shop.db", workflows=[checkout])) as engine:
             receipt = engine.start(checkout, order).result()
+
+    In a shell or a web application, call `open()` once, and `close()` at the end. An engine that is still open when the
+    interpreter exits closes then: running steps get two seconds.
 
     Any thread may call it, but not the code of a workflow. Its options, verbs and nouns are those of `Engine`. Without
     workflows and sinks it is a client only, and executes nothing.
     """
+
+OPEN_BODY = """
+self._portal.open(self._inner.open, self._inner.shutdown)
+return self
+"""
 
 START_BODY = """
 if transaction is not None:
@@ -91,8 +99,8 @@ TARGETS = (
                 "Engine",
                 "SyncEngine",
                 doc=ENGINE_DOC,
-                leaves_out=("shutdown", "wait_failed"),  # the `with` block closes it, and nobody could wait meanwhile
-                bodies={"start": START_BODY},
+                leaves_out=("shutdown", "wait_failed"),  # `close` has a grace time, and waiting would block the caller
+                bodies={"start": START_BODY, "open": OPEN_BODY, "close": "self._portal.close()"},
                 is_root=True,
             ),
         ),
@@ -179,10 +187,9 @@ class Wrapper:
         )
         life = """
 def __enter__(self) -> Self:
-    self._portal.open(self._inner.__aenter__)
-    return self
+    return self.open()
 def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-    self._portal.close(self._inner.shutdown)
+    self.close()
 """
         return [made, *_parse(life)]
 
@@ -392,7 +399,7 @@ def _docstring(text: str) -> ast.stmt:
 
 
 def _sync_words(text: str) -> str:
-    return text.replace("async for", "for").replace("await ", "")
+    return text.replace("async for", "for").replace("async with", "with").replace("await ", "")
 
 
 def _format(text: str) -> str:

@@ -370,8 +370,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-engine", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and wait for its result in the caller's thread."""
+    def wait(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Run a coroutine on the loop, and wait for its result in the caller's thread.
+
+        Raises `TimeoutError` if there is no result in time.
+        """
         if is_on_lockstep_thread():
             work.close()
             raise NonDeterministicError(
@@ -393,7 +396,7 @@ class LoopThread:
             )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            return future.result(timeout_seconds)
         except BaseException:
             future.cancel()
             raise
@@ -403,13 +406,17 @@ class LoopThread:
         """Whether this process is a child of the one that has the loop."""
         return self._home.is_forked
 
-    def stop(self) -> None:
-        """End the loop and its thread. In a child of the process that has them, there are none."""
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """End the loop and its thread. Does nothing in a child of the process that has them.
+
+        With a timeout, a loop that a callback blocks is left behind: its thread never keeps the process alive.
+        """
         if self._home.is_forked:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.join(timeout_seconds)
+        if not self._thread.is_alive():
+            self._loop.close()
 
 
 @dataclass(frozen=True, slots=True)

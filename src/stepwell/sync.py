@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
+from stepwell.app import App, Offload
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
@@ -657,10 +657,13 @@ class SyncVersions:
 
 
 class SyncEngine:
-    """An `Engine` on an event loop of its own, in a thread of its own: for scripts, web views and shells.
+    """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
-        with SyncEngine("sqlite:///shop.db", workflows=[checkout]) as engine:
+        with SyncEngine(App("sqlite:///shop.db", workflows=[checkout])) as engine:
             receipt = engine.start(checkout, order).result()
+
+    In a shell or a web application, call `open()` once, and `close()` at the end. An engine that is still open when the
+    interpreter exits closes then: running steps get two seconds.
 
     Any thread may call it, but not the code of a workflow. Its options, verbs and nouns are those of `Engine`. Without
     workflows and sinks it is a client only, and executes nothing.
@@ -668,21 +671,21 @@ class SyncEngine:
 
     def __init__(
         self,
-        url: str | Store,
+        app: App | str | Store,
         *,
         workflows: Iterable[Workflow[Any, Any]] = (),
         worker: bool | None = None,
         settings: WorkerSettings | None = None,
         environment: Environment | None = None,
         codec: Codec | None = None,
-        offload: Literal["database"] | Path | None = None,
+        offload: Offload | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
-        observers: Iterable[Observer] = (),
+        hooks: Iterable[Observer] = (),
     ) -> None:
         self._portal = Portal()
         self._inner = Engine(
-            url,
+            app,
             workflows=workflows,
             worker=worker,
             settings=settings,
@@ -691,7 +694,7 @@ class SyncEngine:
             offload=offload,
             sinks=sinks,
             lifecycle=lifecycle,
-            observers=observers,
+            hooks=hooks,
         )
         self.signals = SyncSignals(self._portal, self._inner.signals)
         self.runs = SyncRuns(self._portal, self._inner.runs)
@@ -704,13 +707,12 @@ class SyncEngine:
         self.versions = SyncVersions(self._portal, self._inner.versions)
 
     def __enter__(self) -> Self:
-        self._portal.open(self._inner.__aenter__)
-        return self
+        return self.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._portal.close(self._inner.shutdown)
+        self.close()
 
     @overload
     def start(
@@ -867,16 +869,32 @@ class SyncEngine:
         """
         return self._portal.wait(self._inner.transact(work))
 
+    def open(self) -> Self:
+        """Open the store, and start the worker if this engine has one. `with` calls it.
+
+        Does nothing if the engine is open already. Raises `WrongLoopError` if it was opened in another event loop, or
+        before this process was forked.
+        """
+        self._portal.open(self._inner.open, self._inner.shutdown)
+        return self
+
+    def close(self) -> None:
+        """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
+
+        A closed engine can be opened again.
+        """
+        self._portal.close()
+
     def serve_bulks(self) -> None:
-        """Execute acts on many runs here, and nothing else, from now on: for a client. A worker does it anyway."""
+        """Let a client execute acts on many runs, and nothing else, from now on. A worker always does."""
         self._portal.wait(self._inner.serve_bulks())
 
     def probe(self) -> None:
-        """Ask the store something small, once. Raises `StoreUnavailableError` if it does not answer in its time."""
+        """Send the store one small query. Raises `StoreUnavailableError` if it does not answer in time."""
         self._portal.wait(self._inner.probe())
 
     def figures(self) -> list[Metric]:
-        """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
+        """The metrics for Prometheus: those of the store, and those of the worker if the app has a `Metrics` hook."""
         return self._portal.wait(self._inner.figures())
 
     def now(self) -> Instant:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+DB_DEFAULT: Final = "sqlite:///stepwell.db"
+DEV_DB: Final = "sqlite:///.stepwell/dev.db"  # of `stepwell dev`; in its folder it is the default of every command
 
 _PARTS = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
 

@@ -32,7 +32,7 @@ class _Mark(NamedTuple):
 class Traces:
     """Spans for what an engine starts and executes; without `provider`, for the one that the process has set up.
 
-        engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Traces()])
+        engine = Engine("sqlite:///shop.db", workflows=[checkout], hooks=[Traces()])
 
     Needs `pip install "stepwell[otel]"`. Spans carry names, ids, keys, paths and the messages of exceptions,
     without known secrets. They carry no payload, unless an exception quotes one in its message.
