@@ -22,7 +22,7 @@ _STAGE = "replaying"
 
 
 @command("check")
-@click.argument("app", required=False)
+@click.argument("module", metavar="[APP]", required=False)
 @click.option("--since", metavar="TIME", help="Only runs created since then: 24h, 7d, or 2026-01-31T12:00.")
 @click.option("--histories", metavar="GLOB", help="Also replay history files: 'tests/histories/*.json'.")
 @click.option("--code-only", is_flag=True, help="Check only the code, without a database.")
@@ -40,7 +40,7 @@ _STAGE = "replaying"
 def check(
     ctx: click.Context,
     settings: Settings,
-    app: str | None,
+    module: str | None,
     since: str | None,
     histories: str | None,
     code_only: bool,
@@ -58,8 +58,8 @@ def check(
       stepwell check app.py --db postgresql://shop@db.example/shop
       stepwell check app.py --histories 'tests/histories/*.json' -o sarif
     """
-    if app is not None:
-        settings.app = app
+    if module is not None:
+        settings.app = module
     described = settings.need_app("check").need_work()
     from stepwell.check.code import check_code
     from stepwell.check.reports import Report

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @command("dev")
-@click.argument("app", required=False)
+@click.argument("module", metavar="[APP]", required=False)
 @click.option(
     "--port",
     default=7878,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text or JSON lines."
 )
-def dev(settings: Settings, app: str | None, port: int, fresh: bool, log_format: LogFormat) -> None:
+def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_format: LogFormat) -> None:
     """Run APP (default: app.py) and show what happens: a worker, the HTTP API, and keys to crash it and skip time.
 
     The database is .stepwell/dev.db, unless --db or $STEPWELL_DB names another. That of the App is not used. The server
@@ -51,11 +51,11 @@ def dev(settings: Settings, app: str | None, port: int, fresh: bool, log_format:
     if settings.output in ("json", "jsonl"):
         log_format = "json"
     configure(log_format, force=False)
-    name = app or settings.app or "app.py"
-    module = split_name(name)
-    if module.is_file and not Path(module.module).is_file():
+    name = module or settings.app or "app.py"
+    parts = split_name(name)
+    if parts.is_file and not Path(parts.module).is_file():
         raise NotFoundError(
-            "file", module.module, fix="stepwell new hello makes a first one; or name yours: stepwell dev orders.py"
+            "file", parts.module, fix="stepwell new hello makes a first one; or name yours: stepwell dev orders.py"
         )
     place = Place(settings.db if settings.is_db_given else DEV_DB)
     place.prepare()

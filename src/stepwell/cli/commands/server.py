@@ -31,7 +31,7 @@ _letting_in = tokens_option(
 
 
 @command("serve")
-@click.argument("app", required=False)
+@click.argument("module", metavar="[APP]", required=False)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=7878, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @_letting_in
@@ -50,7 +50,7 @@ _letting_in = tokens_option(
 @click.option("--embedded", is_flag=True, help="Also execute the workflows of APP in this process.")
 def serve(
     settings: Settings,
-    app: str | None,
+    module: str | None,
     host: str,
     port: int,
     tokens: str | None,
@@ -83,8 +83,8 @@ def serve(
     configure("text", force=False)
     access = _access(host, tokens)
     tls = _tls(host, tls_cert, tls_key, allow_http)
-    if app is not None:
-        settings.app = app
+    if module is not None:
+        settings.app = module
     loaded = settings.load()
     described = App() if loaded is None else loaded.app
     webhooks = [_hook(spec) for spec in hooks]

@@ -25,7 +25,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 @command("worker")
-@click.argument("app", required=False)
+@click.argument("module", metavar="[APP]", required=False)
 @click.option("--name", help="Its name in listings. Default: worker.")
 @click.option("--lease", metavar="TIME", help="How long its runs stay claimed if it dies. Default: 10s.")
 @click.option("--concurrency", type=click.IntRange(1), help="How many runs execute at once. Default: 1000.")
@@ -38,7 +38,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True)
 def worker(
     settings: Settings,
-    app: str | None,
+    module: str | None,
     name: str | None,
     lease: str | None,
     concurrency: int | None,
@@ -62,8 +62,8 @@ def worker(
     Example:
       stepwell worker app.py --concurrency 100
     """
-    if app is not None:
-        settings.app = app
+    if module is not None:
+        settings.app = module
     loaded = settings.need_app("worker")
     import asyncio
     import logging
