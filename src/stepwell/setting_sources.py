@@ -135,8 +135,9 @@ def _check_variable(name: str) -> None:
     if name.startswith(_NOT_SETTINGS) or name.removeprefix(PREFIX).lower() in KEYS:
         return
     known = [PREFIX + key.upper() for key in KEYS]
+    near = [PREFIX + key.upper() for key in nearest(name.removeprefix(PREFIX), KEYS)]
     raise InvalidOptionError(
-        f"{name} is not a setting{_did_you_mean(name, known)}",
+        f"{name} is not a setting{_did_you_mean(near)}",
         where=f"environment variable {name}",
         why=f"names that begin with {PREFIX} belong to stepwell, so this one is probably misspelled",
         fix=f"unset {name}, or write one of: {', '.join(known)}",
@@ -206,7 +207,7 @@ def _read_file(path: Path, _changed_ns: int, _size: int) -> SettingsFile | None:
     for key in document:
         if key not in KEYS:
             raise InvalidOptionError(
-                f"{key!r} is not a setting{_did_you_mean(key, KEYS)}",
+                f"{key!r} is not a setting{_did_you_mean(nearest(key, KEYS))}",
                 where=made.origin(key).where,
                 fix=f"remove it, or write one of: {', '.join(KEYS)}",
             )
@@ -289,8 +290,7 @@ def _wrong(key: str, origin: Origin, title: str, fix: str, why: str = "") -> Inv
     return InvalidOptionError(title, where=place, why=why, fix=fix)
 
 
-def _did_you_mean(name: str, known: tuple[str, ...] | list[str]) -> str:
-    near = nearest(name, known)
+def _did_you_mean(near: list[str]) -> str:
     return f". Did you mean {' or '.join(near)}?" if near else ""
 
 
