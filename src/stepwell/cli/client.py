@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepwell.ids import RunId
     from stepwell.replay.workflows import Workflow
     from stepwell.stores.base.store import Store
-    from stepwell.stores.base.views import RunFilter
+    from stepwell.stores.base.views import Detail, RunFilter
     from stepwell.wiring import Engine
 
 T = TypeVar("T")
@@ -62,6 +62,16 @@ class Client:
         """The application that the command line, the environment or the settings file names."""
         loaded = self._settings.load()
         return None if loaded is None else loaded.app
+
+    def readable(self, detail: Detail) -> Detail:
+        """A run with its encrypted values decrypted, if the application has their keys."""
+        app = self.app
+        if app is None or app.codec is None:
+            return detail
+        from stepwell.app import reading_codec
+        from stepwell.cli.decryption import decrypt_detail
+
+        return decrypt_detail(detail, reading_codec(app, self.store))
 
     async def close(self) -> None:
         """Close the store, and whatever the engine has begun."""
