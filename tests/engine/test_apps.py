@@ -46,9 +46,12 @@ def app_on(folder: Path, **more: Any) -> App:
 
 async def test_an_engine_takes_workflows_codec_sinks_hooks_and_settings_from_its_app(tmp_path: Path):
     sent: list[EmittedEvent] = []
+    both = asyncio.Event()
 
     async def keep(event: EmittedEvent) -> None:
         sent.append(event)
+        if len(sent) == 2:
+            both.set()
 
     metrics = Metrics()
     app = app_on(
@@ -64,8 +67,7 @@ async def test_an_engine_takes_workflows_codec_sinks_hooks_and_settings_from_its
         assert await (await engine.start(greet, "ann" * 50_000)).result() == "hello " + "ann" * 50_000
         assert [worker.name for worker in await engine.workers.list()] == ["w-app"]
         async with asyncio.timeout(30):
-            while len(sent) < 2:
-                await asyncio.sleep(0.01)
+            await both.wait()
 
     assert [event.name for event in sent] == ["greeted", "stepwell.run.completed"]
     assert metrics.read() != []

@@ -77,9 +77,8 @@ def test_a_shell_uses_an_engine_without_a_block(tmp_path: Path):
 @pytest.mark.parametrize("name", ["stuck", "blocked"])
 def test_an_exit_does_not_wait_for_a_body_that_never_ends(tmp_path: Path, name: str):
     began = time.monotonic()
-    ended = run(
-        f"engine = SyncEngine(app).open()\nengine.start({name}, delay='500ms')\ntime.sleep(2)\nprint('exits', flush=True)\n", tmp_path
-    )
+    program = f"engine = SyncEngine(app).open()\nengine.start({name}, delay='500ms')\ntime.sleep(2)\n"
+    ended = run(f"{program}print('exits', flush=True)\n", tmp_path)
 
     assert (ended.returncode, ended.stdout) == (0, "exits\n")
     assert time.monotonic() - began < 30

@@ -144,9 +144,7 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(folder: Path, text: str,
 @pytest.mark.parametrize(
     ("name", "value"), [("STEPWELL_RUNS_MAX", "many"), ("STEPWELL_LEASE", "30"), ("STEPWELL_MODE", "fast")]
 )
-def test_a_variable_that_cannot_be_read_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-):
+def test_a_variable_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str):
     monkeypatch.setenv(name, value)
 
     with pytest.raises(InvalidOptionError) as caught:
@@ -167,9 +165,10 @@ def test_a_file_above_the_current_folder_that_another_user_owns_is_an_error(
 ):
     write(folder, 'app = "evil.py"\n')
     write(folder / "mine", "", "notes.txt")
-    owner = os.stat(folder / "stepwell.toml").st_uid
+    if os.geteuid() == 0:
+        os.chown(folder / "stepwell.toml", 12_345, -1)
+    owner = (folder / "stepwell.toml").stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    os.chown(folder / "stepwell.toml", owner or 12_345, -1) if owner == 0 else None
     Sources()  # the file of the current folder is as trusted as the code in it
     monkeypatch.chdir(folder / "mine")
 
