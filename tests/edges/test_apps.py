@@ -17,7 +17,9 @@ import pytest
 from tests.edges.conftest import Cli
 
 HEAD = """
-from stepwell import App, Context, Encrypted, JsonCodec, Keys, WorkerSettings, workflow
+from stepwell import App, Context, WorkerSettings, workflow
+from stepwell.codec.encryption import Encrypted, Keys
+from stepwell.codec.json_codec import JsonCodec
 
 @workflow
 async def secretive(ctx: Context, word: str) -> str:

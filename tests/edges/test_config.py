@@ -83,7 +83,8 @@ def test_passwords_are_masked(cli: Cli, monkeypatch: pytest.MonkeyPatch, url: st
 
 def test_an_app_shows_its_parts_and_none_of_its_keys(cli: Cli, folder: Path) -> None:
     (folder / "vault.py").write_text(
-        "from stepwell import App, Encrypted, JsonCodec, Keys, Metrics\n"
+        "from stepwell import App\nfrom stepwell.codec.encryption import Encrypted, Keys\n"
+        "from stepwell.codec.json_codec import JsonCodec\nfrom stepwell.worker.metrics import Metrics\n"
         'app = App(codec=Encrypted(JsonCodec(), keys=Keys("k1", {"k1": b"k" * 32})), hooks=[Metrics()])\n',
         encoding="utf-8",
     )

@@ -10,21 +10,13 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    App,
-    Context,
-    EmittedEvent,
-    Encrypted,
-    Engine,
-    JsonCodec,
-    Keys,
-    Metrics,
-    SyncEngine,
-    WorkerSettings,
-    handler,
-    workflow,
-)
+from stepwell import App, Context, Engine, SyncEngine, WorkerSettings, workflow
+from stepwell.codec.encryption import Encrypted, Keys
+from stepwell.codec.json_codec import JsonCodec
 from stepwell.errors import EncryptedStoreError, InvalidOptionError, WrongLoopError
+from stepwell.sinks.base import EmittedEvent
+from stepwell.sinks.handlers import handler
+from stepwell.worker.metrics import Metrics
 
 KEYS = Keys("k1", {"k1": b"k" * 32})
 

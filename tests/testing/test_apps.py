@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from stepwell import App, Context, EmittedEvent, Encrypted, JsonCodec, Keys, WorkerSettings, handler, workflow
+from stepwell import App, Context, WorkerSettings, workflow
+from stepwell.codec.encryption import Encrypted, Keys
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.sinks.base import EmittedEvent
+from stepwell.sinks.handlers import handler
 from stepwell.testing import kit
 from stepwell.testing.kits import Kit
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_type
 
-from stepwell import App, Context, Engine, Handle, JsonCodec, Metrics, SyncContext, SyncEngine, WorkerSettings, workflow
+from stepwell import App, Context, Engine, Handle, SyncContext, SyncEngine, WorkerSettings, workflow
+from stepwell.codec.json_codec import JsonCodec
+from stepwell.worker.metrics import Metrics
 
 
 @workflow
