@@ -1,6 +1,6 @@
-"""The worker process of `stepwell dev`. It takes orders from its standard input, and ends when that is closed.
+"""The worker of `stepwell dev`, in a process of its own. It obeys orders on its standard input, and ends with it.
 
-Both directions carry one JSON object per line. What the application prints goes to standard error.
+Orders and reports are JSON objects, one per line. The output of the author's code goes to standard error.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ GRACE_SECONDS: Final = 10.0  # for running steps, when the worker is stopped
 BROKEN: Final = 3  # the exit code if the application cannot be loaded
 
 
-class FailedOnPurpose(Exception):  # noqa: N818  the name is shown in histories
-    """A step was chosen to fail, and raises this."""
+class FailedOnPurpose(Exception):  # noqa: N818  people see the name
+    """Raised by the step that `f` made fail."""
 
 
 class Fault:
-    """The step body that fails next, if one was chosen."""
+    """Makes the next body of one step fail."""
 
     def __init__(self) -> None:
         self._path: str | None = None  # "" for any step
 
     def ask(self, path: str) -> None:
-        """Let the next body of this step fail. An empty path means any step."""
+        """Make the next body of this step fail; with an empty path, of any step."""
         self._path = path
 
     def apply(self, body: Body, path: str) -> bool:
-        """Let a body fail if it is the chosen one; whether it is."""
+        """Make a body fail if it is the chosen one; whether it is."""
         if self._path is None or (self._path and self._path not in (path, path.rpartition("/")[2])):
             return False
         self._path = None
@@ -61,7 +61,7 @@ class Fault:
 
 
 class Orders:
-    """The orders from standard input. A thread reads them, because a step may block the loop."""
+    """Orders from standard input, read in a thread: a step that blocks the loop cannot keep the process alive."""
 
     def __init__(self) -> None:
         self._early: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ class Orders:
         start_watcher(self._read, name="stepwell-dev-orders")
 
     def hand_to(self, hand_over: Callable[[dict[str, Any]], None]) -> None:
-        """Pass every order on, in sequence, starting with the orders that arrived before this call."""
+        """Pass every order on, in sequence, also the orders that came before this call."""
         with self._lock:
             for order in self._early:
                 hand_over(order)
@@ -80,11 +80,11 @@ class Orders:
         for line in sys.stdin:
             with self._lock:
                 self._hand_over(json.loads(line))
-        os._exit(1)  # the supervisor is gone, and its worker must not outlive it
+        os._exit(1)  # the supervisor is gone, so this worker ends too
 
 
 class Child:
-    """Executes runs, pauses and continues as ordered."""
+    """Executes runs, and pauses, resumes and stops by order."""
 
     def __init__(self, told: dict[str, Any], app: App, say: Callable[..., None]) -> None:
         settings = (app.settings or WorkerSettings()).merged(name=told["name"])
@@ -135,7 +135,7 @@ class Child:
             await engine.shutdown(GRACE_SECONDS)
 
     def _began(self, body: Body) -> None:
-        """A body is about to run. The supervisor counts these to find out which bodies ran again after a crash."""
+        """A body is about to run. The supervisor counts these to know which bodies ran again after a crash."""
         path = body.names.text(body.location)
         is_fault = self._fault.apply(body, path)
         self._say("began", run_id=body.run.run_id, path=path, attempt=body.attempt, is_fault=is_fault)
@@ -150,7 +150,7 @@ def main() -> int:
     kept = [Module(*each) for each in told["kept"]]
     try:
         app = load_kept_app(told["app"], kept)
-    except Exception as error:  # noqa: BLE001  an import of the application may raise anything
+    except Exception as error:  # noqa: BLE001  importing runs the author's code
         from stepwell.cli.errors import describe
 
         say("broken", error=describe(error)[0])

@@ -1,4 +1,4 @@
-"""Checks code that was just saved, in a separate interpreter, before any worker loads it.
+"""Examines saved code in an interpreter of its own, before a worker loads it.
 
 `python -m stepwell.cli.dev.examinations APP URL` prints one JSON object, whatever the code does.
 """
@@ -44,13 +44,13 @@ async def _replay(app: App, url: str) -> Checked:
 
 
 def main() -> int:
-    """Print the result. What the application prints goes to standard error."""
+    """Print the findings. The output of the author's code goes to standard error."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     app, url = sys.argv[1:]
     try:
         found = examine(app, url)
-    except Exception as error:  # noqa: BLE001  an import of the application may raise anything
+    except Exception as error:  # noqa: BLE001  importing runs the author's code
         found = {"error": describe(error)[0]}
     with channel:
         json.dump(found, channel)

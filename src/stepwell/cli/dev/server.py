@@ -53,7 +53,7 @@ class Api:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         return address_of(self._listener)
 
     async def serve(self) -> None:

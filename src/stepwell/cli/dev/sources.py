@@ -1,4 +1,4 @@
-"""The running code, kept as text: a worker that is started again gets the same code, even if the files have changed."""
+"""The code that runs, kept as text: a restarted worker gets the same code, even if the files have changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.cli.modules import load_app, split_name
 
 
 class Module(NamedTuple):
-    """One module of the application."""
+    """One module of the author."""
 
     name: str
     file: str
@@ -35,7 +35,7 @@ class _Loader(SourceFileLoader):
         return self._source.encode()
 
     def get_code(self, fullname: str) -> Any:
-        # Not from the cache of compiled files: that belongs to the files on disk.
+        # Not from the cache of compiled files: it belongs to the files on disk.
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
@@ -94,10 +94,10 @@ def loaded_modules(name: str, kept: Sequence[Module]) -> list[Module]:
         try:
             found.append(Module(name, str(path), path.read_text("utf-8") if source is None else source))
         except (OSError, UnicodeDecodeError):
-            continue  # it was loaded, but is not a text file that could be watched
+            continue  # a loaded module without a readable file
     return found
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file below the application's folder belongs to an installed package, or to stepwell itself."""
+    """Whether a file below the author's folder is installed: in a virtual environment, or this package itself."""
     return any(part in ("site-packages", "node_modules", "stepwell") or part.startswith(".") for part in path.parts)

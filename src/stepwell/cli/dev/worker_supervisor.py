@@ -26,7 +26,7 @@ Tell = Callable[..., None]  # name, words and facts of an event
 
 @dataclass(slots=True)
 class Code:
-    """The running code, as its worker reported it."""
+    """The code that runs, as its worker reported it."""
 
     workflows: Sequence[str] = ()
     definitions: Sequence[str] = ()
