@@ -1,4 +1,4 @@
-"""The seam: everything that is not deterministic enters here, so that a simulation can replace it."""
+"""The seam: all nondeterminism enters here, so that a simulation can replace it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from stepwell.ids import Ids, SystemIds
 T = TypeVar("T")
 
 
-IDLE_SECONDS = 0.5  # how long threads for blocking calls outlast the last one
+IDLE_SECONDS = 0.5  # how long threads for blocking calls stay after the last call
 
 _HERE = threading.local()
 
 
-_forks = 0  # of this process and those before it
+_forks = 0  # how often this process or one of its ancestors was forked
 
 
 def _count_fork() -> None:
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Affinity:
-    """Where something was opened: the process, and its event loop if it belongs to one."""
+    """The process that opened something, and its event loop if it belongs to a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._forks = _forks
@@ -48,11 +48,11 @@ class Affinity:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child of the one in which it was opened."""
+        """Whether this process was forked from the process that opened it."""
         return self._forks != _forks
 
     def check(self, what: str) -> None:
-        """Refuse a call from elsewhere: it would wait for threads and for a loop that do not answer here."""
+        """Reject a call from another process or loop: it would wait for threads or a loop that never answer."""
         if self._forks != _forks:
             raise WrongLoopError(
                 f"{what} was opened before this process was forked",
@@ -62,9 +62,9 @@ class Affinity:
         running = events._get_running_loop()  # outside of any loop, nothing is awaited yet
         if self._loop is not None and running is not None and running is not self._loop:
             raise WrongLoopError(
-                f"{what} was called from another event loop than the one that it was opened in",
-                why="what it waits for happens in its own loop, and would never wake this one",
-                fix="open an engine in this loop, hand the call over with "
+                f"{what} was called from another event loop than its own",
+                why="it belongs to the loop that opened it, which never wakes this one",
+                fix="open an engine in this loop, send the call to its loop with "
                 "asyncio.run_coroutine_threadsafe(call, loop), or use SyncEngine, which any thread may call",
             )
 
@@ -75,9 +75,9 @@ def is_on_lockstep_thread() -> bool:
 
 
 class LockstepThread:
-    """A thread that runs only while its owner waits for it: of the two, one runs at any moment, never both.
+    """A thread that runs only while its owner waits for it: at any moment, exactly one of the two runs.
 
-    So what they do together is as deterministic as a call, and needs no locks.
+    So the two together are as deterministic as a call, and need no locks.
     """
 
     def __init__(self) -> None:
@@ -85,8 +85,8 @@ class LockstepThread:
         self._go.acquire()
         self._back.acquire()
         self._call: Callable[[], None] | None = None
-        self.is_busy = False  # its call has begun and not ended
-        self.is_lost = False  # its owner was interrupted while it ran: the two no longer take turns
+        self.is_busy = False  # its call has begun and has not ended
+        self.is_lost = False  # its owner was interrupted while it ran, so the two no longer take turns
         self._thread = threading.Thread(target=self._serve, name="stepwell-code", daemon=True)
         self._thread.start()
 
@@ -101,7 +101,7 @@ class LockstepThread:
         self.resume()
 
     def resume(self) -> None:
-        """Let the call go on until it pauses again or ends."""
+        """Continue the call until it pauses again or ends."""
         self._go.release()
         try:
             self._back.acquire()
@@ -110,7 +110,7 @@ class LockstepThread:
             raise
 
     def pause(self) -> None:
-        """Inside the call: give control back to the owner, until it resumes this."""
+        """Inside the call: give control to the owner until it resumes this thread."""
         self._back.release()
         self._go.acquire()
 
@@ -130,20 +130,20 @@ class LockstepThread:
 
 
 class Holder(Protocol):
-    """Code that stands still on a lockstep thread, and can give it up at any time."""
+    """Code that waits on a lockstep thread, and can give the thread up at any time."""
 
     @property
     def cost(self) -> int:
-        """How much work it is to come here again on another thread."""
+        """How much work it takes to get to the same point on another thread."""
         ...
 
     def leave(self) -> None:
-        """Give the thread back at once."""
+        """Release the thread at once."""
         ...
 
 
 class LockstepThreads:
-    """A bounded number of lockstep threads. When all are held, the holder that loses least gives its own up."""
+    """A bounded number of lockstep threads. When all are held, the holder with the lowest cost releases its own."""
 
     def __init__(self, threads_max: int = 8) -> None:
         self._threads_max = threads_max
@@ -158,13 +158,13 @@ class LockstepThreads:
         return thread
 
     def give_back(self, holder: Holder) -> None:
-        """The holder's call has ended."""
+        """Return the thread of a holder whose call has ended."""
         thread = self._held.pop(holder)
         if not thread.is_lost:
             self._idle.append(thread)
 
     def close(self) -> None:
-        """Take every thread back, and end it."""
+        """Take every thread back and end it."""
         for holder in tuple(self._held):
             holder.leave()
         while self._idle:
@@ -172,14 +172,14 @@ class LockstepThreads:
 
 
 class Answers:
-    """What blocking calls wait for while they run: the loop has to answer them, and they outlive it otherwise."""
+    """The answers that blocking calls wait for. The loop gives them; without an answer, a call would outlive the loop."""
 
     def __init__(self) -> None:
         self._awaited: set[Future[Any]] = set()
         self._is_closed = False
 
     def wait(self, answer: Future[T]) -> T:
-        """In a thread: what the loop answers. Raises `concurrent.futures.CancelledError` if nobody will."""
+        """In a thread: wait for an answer of the loop. Raises `concurrent.futures.CancelledError` if it is closed."""
         self._awaited.add(answer)
         try:
             if self._is_closed:
@@ -189,7 +189,7 @@ class Answers:
             self._awaited.discard(answer)
 
     def close(self) -> None:
-        """Nobody will answer any more."""
+        """Cancel every wait: the loop gives no further answers."""
         self._is_closed = True
         for answer in tuple(self._awaited):
             answer.cancel()
@@ -206,19 +206,19 @@ class Executor(Protocol):
         ...
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
-        """`spawn`, with these context variables. The caller holds on to the task until it has ended, or has it kept."""
+        """`spawn` with these context variables. The caller keeps a reference to the task until it ends, or calls `keep`."""
         ...
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold on to a task until it has ended."""
+        """Keep a reference to a task until it has ended."""
         ...
 
     def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
-        """Run a blocking call without blocking the loop; `began` is called on the loop when a thread takes it up."""
+        """Run a blocking call without blocking the loop. `began` is called on the loop when a thread starts the call."""
         ...
 
     def close(self) -> None:
-        """Let go of threads; work that still runs is not waited for."""
+        """Release all threads, without waiting for work that still runs."""
         ...
 
 
@@ -229,7 +229,7 @@ class SystemExecutor:
         self._threads_max = threads_max
         self._pool: ThreadPool | None = None
         self._calls = 0  # made so far
-        self._running = 0  # of them, not ended
+        self._running = 0  # calls that have not ended
         self._rest: asyncio.TimerHandle | None = None
         self._live: set[asyncio.Task[Any]] = set()
         self.lockstep_threads = LockstepThreads()
@@ -244,7 +244,7 @@ class SystemExecutor:
         return asyncio.get_running_loop().create_task(work, name=name, context=context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        # The loop keeps only weak references: without this one a unit of work may vanish half-way.
+        # The loop keeps only weak references: without this one, a task may be collected while it runs.
         self._live.add(task)
         task.add_done_callback(self._live.discard)
 
@@ -266,7 +266,7 @@ class SystemExecutor:
             self._rest = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._let_go, self._calls)
 
     def _let_go(self, calls: int) -> None:
-        """Nothing was called for a while: runs that only wait need no threads."""
+        """End the threads if no call was made for a while: runs that only wait need none."""
         self._rest = None
         if calls == self._calls:
             self._end_pool()
@@ -276,7 +276,7 @@ class SystemExecutor:
     def close(self) -> None:
         self.lockstep_threads.close()
         self.answers.close()
-        self.answers = Answers()  # who opens it again begins anew
+        self.answers = Answers()  # for an engine that is opened again
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -297,8 +297,9 @@ Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 
 
 class ThreadPool:
-    """A bounded number of threads for blocking calls. They never keep their process alive: the standard pool waits at
-    the end of the process for calls that were given up long ago. They end when the pool is closed, or garbage.
+    """A bounded number of threads for blocking calls. They end when the pool is closed or collected.
+
+    They never keep their process alive. The standard pool does: at exit it waits for calls that were abandoned.
     """
 
     def __init__(self, threads_max: int) -> None:
@@ -318,7 +319,7 @@ class ThreadPool:
         return future
 
     def close(self) -> None:
-        """Let the threads end when they are free. Calls that have not begun never do."""
+        """End each thread when its call ends. Calls that have not begun are cancelled."""
         while True:
             try:
                 waiting = self._calls.get_nowait()
@@ -329,7 +330,7 @@ class ThreadPool:
         self._end_threads()
 
     def __del__(self) -> None:
-        # An event loop may end without its engine being closed.
+        # An event loop may end before its engine is closed.
         self._end_threads()
 
     def _end_threads(self) -> None:
@@ -339,7 +340,7 @@ class ThreadPool:
 
 
 def _serve(calls: Calls, idle: threading.Semaphore) -> None:
-    """What a thread does. It does not refer to its pool, which could never become garbage."""
+    """The work of a thread. It has no reference to its pool, so that the pool can be collected."""
     while True:
         try:
             work = calls.get_nowait()
@@ -352,17 +353,17 @@ def _serve(calls: Calls, idle: threading.Semaphore) -> None:
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(call())
-            except StopIteration as error:  # no future of asyncio takes it
+            except StopIteration as error:  # a future of asyncio cannot hold it
                 raised = RuntimeError("a blocking call raised StopIteration")
                 raised.__cause__ = error
                 future.set_exception(raised)
-            except BaseException as error:  # noqa: BLE001  whatever a call raises is its outcome
+            except BaseException as error:  # noqa: BLE001  an exception is the outcome of the call
                 future.set_exception(error)
-        del work, future, call  # an idle thread holds on to nothing
+        del work, future, call  # an idle thread keeps nothing alive
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for callers that have none."""
+    """An event loop in its own thread, for callers without a loop."""
 
     def __init__(self) -> None:
         self._home = Affinity()
@@ -373,7 +374,7 @@ class LoopThread:
     def wait(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
         """Run a coroutine on the loop, and wait for its result in the caller's thread.
 
-        Raises `TimeoutError` if there is no result in time.
+        Raises `TimeoutError` if the result does not come in time.
         """
         if is_on_lockstep_thread():
             work.close()
@@ -403,7 +404,7 @@ class LoopThread:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child of the one that has the loop."""
+        """Whether this process was forked from the process that has the loop."""
         return self._home.is_forked
 
     def stop(self, timeout_seconds: float | None = None) -> None:
@@ -421,14 +422,14 @@ class LoopThread:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock, ids, randomness and executor of one process. The store and its wake-ups are handed over beside it."""
+    """Clock, ids, randomness and executor of one process. The store and its wake-ups are passed separately."""
 
     clock: Clock
     ids: Ids
     random: random.Random
     executor: Executor
     process: str = field(default="")
-    # Told of every step body that is about to start, and of the execution that starts it.
+    # Called with every step body that is about to start, and with its execution.
     on_body: Callable[[Any, Any], None] | None = None
 
 
@@ -439,5 +440,5 @@ def system_environment(*, threads_max: int = 32) -> Environment:
 
 
 def start_watcher(watch: Callable[[], None], *, name: str) -> None:
-    """Watch something in a thread that never keeps its process alive; for processes that have no executor."""
+    """Watch something in a thread that never keeps its process alive, for processes without an executor."""
     threading.Thread(target=watch, name=name, daemon=True).start()

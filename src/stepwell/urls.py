@@ -1,4 +1,4 @@
-"""The parts of a URL, also of one that names several hosts."""
+"""The parts of a URL, which may name several hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", r
 
 
 class Parts(NamedTuple):
-    """As they were written; `fragment` is None where there is no #."""
+    """The parts as they were written. `fragment` is None if the URL has no #."""
 
     scheme: str
     authority: str
@@ -22,9 +22,9 @@ class Parts(NamedTuple):
 
 
 def split_url(url: str) -> Parts | None:
-    """The parts of `scheme://authority/path?query#fragment`; None for what is none.
+    """The parts of `scheme://authority/path?query#fragment`; None for a text of another form.
 
-    Python's own refuses an address in brackets that is not the first of several hosts, as libpq's URLs may have it.
+    The parser of the standard library rejects some URLs of libpq: an address in brackets behind another host.
     """
     found = _PARTS.fullmatch(url.strip())
     if found is None:

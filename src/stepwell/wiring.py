@@ -151,17 +151,20 @@ class Engine:
         transaction: Any = None,
         **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
-        """Start a run, or get the one that has this key: an active one, or one that ended within `dedup` ("24h").
+        """Start a run, or get the run that has this key: the active run, or a run that ended within `dedup` ("24h").
 
-        The input is checked against the workflow's annotation before anything is stored. `on_conflict` says what a
-        taken key means: "get" that run, "raise" `AlreadyExistsError`, or "replace" it: in one transaction the active
-        run is cancelled, with compensation, and the new one has the key. `delay` is how long it waits before it
-        begins. Of runs that are due, those of a higher `priority` (-100 to 100) are claimed first. `tags` are a dict or
-        a set of texts, shown with the run. A run that has not ended by its `deadline` (a duration from now, or a
-        moment) fails with `DeadlineExceeded`; one that waits at one place for longer than `max_suspend` fails with
-        `WaitedTooLong`; both undo what it did. `transaction` is a connection to the engine's own database with an open
-        transaction (of `apsw` for SQLite, of `psycopg` for PostgreSQL). The run is written through it: it begins once
-        the caller commits, and was never there if the caller rolls back.
+        The input is checked against the workflow's annotation before anything is stored.
+
+        `on_conflict` decides what happens if a run has the key: "get" returns that run, "raise" raises
+        `AlreadyExistsError`, and "replace" cancels the active run, with compensation, and gives its key to the new run
+        in one transaction. `delay` is how long the run waits before it begins. Workers claim due runs of a higher
+        `priority` (-100 to 100) first. `tags` are a dict or a set of texts, shown with the run. A run that has not
+        ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A run that waits at
+        one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
+        `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does
+        not exist if the caller rolls back.
         """
         start = Start(input, key, run_id)
         if transaction is not None:
@@ -197,14 +200,14 @@ class Engine:
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
     ) -> Delivery:
-        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
-        yet.
+        """Send a signal to a run (by id or key). The signal is durable when this returns, even if the run does not wait
+        for it yet.
 
-        With no active run: "raise" a `NotFoundError` (`RunEndedError` if the run is there and has ended), "hold" it for
-        the next run of that key, or "drop" it. Nothing is held for the id of a run that has ended: that raises
-        `RunEndedError`, too. A `dedup_key` that the run knows answers DUPLICATE, also after its end. The payload
-        of a `Signal[...]` is checked first: `InvalidInputError` has all violations, and nothing is stored. A `Cancel`
-        cancels the run.
+        `if_missing` decides what happens without an active run: "raise" raises `NotFoundError` (`RunEndedError` if the
+        run has ended), "hold" keeps the signal for the next run of that key, and "drop" drops it. A signal to the id of
+        an ended run cannot be held: that raises `RunEndedError`, too. A `dedup_key` that the run has seen returns
+        DUPLICATE, also after the run has ended. The payload of a `Signal[...]` is checked first: `InvalidInputError`
+        lists all violations, and nothing is stored. A `Cancel` cancels the run.
         """
         return await self.signals.send(target, name, payload, dedup_key=dedup_key, if_missing=if_missing)
 
@@ -243,10 +246,10 @@ class Engine:
     ) -> Any:
         """Send a signal that the run must answer, and wait for the answer.
 
-        The question is durable before the wait begins, and the reply is durable before it is told. Raises `AskRefused`
-        if the run refuses, `Unanswered` if it ends (or stands still) without a reply, and `ResultTimeout` when the
-        answer has not come in time: the run may still answer then. Asked again with the same `dedup_key`, the question
-        is not stored twice, and the one answer is told again.
+        The question is durable before the wait begins, and the reply is durable before this returns. Raises
+        `AskRefused` if the run refuses, `Unanswered` if it ends or is paused without a reply, and `ResultTimeout` if
+        the answer does not come in time; the run may still answer later. A question with the same `dedup_key` is stored
+        once, and every caller gets the same answer.
         """
         return await self.signals.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key)
 
@@ -259,11 +262,12 @@ class Engine:
         retain: Duration | bool | None = None,
         event_id: str | None = None,
     ) -> int:
-        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`; how many runs got it.
+        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`. Returns how many runs
+        received it.
 
-        "all" is for every run that waits for it now, "one" for the one that has waited longest. With `retain` ("1h";
-        True is 7 days) the topic also keeps it for waits to come, "one" only if nobody took it. A full topic raises
-        `TopicFullError`. Publishing an `event_id` again does nothing for at least 7 days after the first time.
+        "all" delivers it to every run that waits for it now, "one" to the run that has waited longest. With `retain`
+        ("1h"; True is 7 days) the topic also keeps the event for later waits, with "one" only if no run received it.
+        A full topic raises `TopicFullError`. Publishing the same `event_id` again does nothing for at least 7 days.
         """
         return await self.events.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id)
 
@@ -272,25 +276,26 @@ class Engine:
         return (await self.runs.find_many([target]))[0]
 
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
-        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        """Wait for a run, and for the runs that continue it, and return the result. See `Handle.result`."""
         return await self.runs.result(target, timeout=timeout, output_hint=output_hint)
 
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and the children that it waits for, and theirs; a spawned run only if it was started with
-        `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
+        """Cancel a run, the children that it waits for, and their children. A spawned run is cancelled only if it was
+        started with `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
 
-        True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
-        continued stands for the one that continues it.
+        Returns true if this call cancelled the run, and false if the run had ended, or was being cancelled or rolled
+        back already. If the run has continued as new, the latest run of the chain is cancelled.
         """
         return await self.runs.cancel(target, reason, compensate=compensate, by=by)
 
     async def explain(self, target: str) -> Explanation:
-        """Why a run is not moving: one sentence, the data behind it, and the chain of causes."""
+        """Why a run does not proceed: one sentence, the data behind it, and the chain of causes."""
         return await explain_run(self._backend, target)
 
     async def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Do something to tables of your own in the engine's database, in one transaction: create them, fill them, read
-        them. If `work` raises, nothing was written.
+        """Use your own tables in the engine's database, in one transaction: create, fill or read them.
+
+        If `work` raises, nothing is written.
         """
         return await self._backend.store.transactions.run(work)
 

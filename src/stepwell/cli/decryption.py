@@ -34,7 +34,7 @@ def decrypt_detail(detail: Detail, codec: Codec) -> Detail:
         yield from (Row(run.run_id, f"{path}/{name}", "value") for name in names)
 
     def decrypt(path: str, payload: bytes) -> bytes:
-        """A value is bound to its row and field. Which one that is, its authentication tells."""
+        """The plain value. Encryption binds a value to its row and field, so only the right row decrypts it."""
         if find_mark(payload) is None:
             return payload
         for row in rows(path):
