@@ -172,7 +172,7 @@ class LockstepThreads:
 
 
 class Answers:
-    """The answers that blocking calls wait for. The loop gives them; without an answer, a call would outlive the loop."""
+    """The answers that blocking calls wait for. The loop gives them; without one, a call would outlive the loop."""
 
     def __init__(self) -> None:
         self._awaited: set[Future[Any]] = set()
@@ -206,7 +206,7 @@ class Executor(Protocol):
         ...
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
-        """`spawn` with these context variables. The caller keeps a reference to the task until it ends, or calls `keep`."""
+        """`spawn` with these context variables. The caller keeps a reference to the task, or calls `keep`."""
         ...
 
     def keep(self, task: asyncio.Task[Any]) -> None:
@@ -214,7 +214,7 @@ class Executor(Protocol):
         ...
 
     def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
-        """Run a blocking call without blocking the loop. `began` is called on the loop when a thread starts the call."""
+        """Run a blocking call without blocking the loop. `began` is called on the loop when a thread starts it."""
         ...
 
     def close(self) -> None:
