@@ -200,3 +200,26 @@ def test_a_worker_takes_options_then_the_app_then_the_environment_then_the_file(
         assert (banner["name"], banner["lease"]) == ("from-file", "7s")
     with running("worker", "--lease", "3s") as banner:
         assert (banner["name"], banner["lease"]) == ("from-file", "3s")
+
+
+def test_a_shell_that_completes_a_word_does_not_run_the_code_of_an_app(folder: Path) -> None:
+    (folder / "loud.py").write_text("print('loaded')\n" + HEAD + "app = App(workflows=[secretive])\n", encoding="utf-8")
+    asked = {"_STEPWELL_COMPLETE": "bash_complete", "COMP_WORDS": "stepwell show ", "COMP_CWORD": "2"}
+
+    said = subprocess.run(
+        [sys.executable, "-c", "from stepwell.cli.main import stepwell; stepwell(prog_name='stepwell')"],
+        env={**os.environ, **asked, "STEPWELL_APP": "loud.py"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (said.stdout.splitlines(), said.stderr) == (["plain,@last", "plain,@last-failed"], "")
+
+
+def test_an_app_without_workflows_starts_runs_by_name(cli: Cli, folder: Path) -> None:
+    name = write(folder, "whole.py", 'app = App("sqlite:///whole.db", workflows=[secretive, other])\n')
+    (folder / "viewer.py").write_text('from stepwell import App\napp = App("sqlite:///whole.db")\n', encoding="utf-8")
+    assert cli("start", "other", "--app", name).code == 0
+
+    assert cli("start", "other", "--key", "again", "--app", "viewer.py").code == 0

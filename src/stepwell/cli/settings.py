@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -121,7 +122,8 @@ class Settings:
         """
         if not self._is_loaded:
             name = self.app
-            if name is not None:
+            # A shell that completes a word must not run the code of an application.
+            if name is not None and "_STEPWELL_COMPLETE" not in os.environ:
                 from stepwell.cli.modules import load_app
 
                 self._loaded = load_app(name)

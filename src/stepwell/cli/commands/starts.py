@@ -84,7 +84,7 @@ def start(
 
 def _load(settings: Settings) -> list[Workflow[Any, Any]] | None:
     loaded = settings.load()
-    return None if loaded is None else list(loaded.app.workflows)
+    return None if loaded is None else list(loaded.app.workflows) or None
 
 
 def _pair(tag: str) -> tuple[str, str]:
