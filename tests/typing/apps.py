@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_type
 
-from stepwell import App, Context, Engine, Handle, SyncContext, SyncEngine, WorkerSettings, workflow
+from stepwell import App, Context, Engine, Handle, SyncContext, SyncEngine, WorkerSettings, Workflow, workflow
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.worker.metrics import Metrics
 
@@ -29,6 +29,8 @@ def tick(ctx: SyncContext) -> None: ...
 app = App("sqlite:///shop.db", workflows=[count, spell, tick])
 short = Engine("sqlite:///shop.db", workflows=[count, spell, tick])
 blocking = SyncEngine("sqlite:///shop.db", workflows=[count, spell, tick])
+flows = [count, spell, tick]
+from_variable = App(workflows=flows)
 LISTED = (count, spell, tick)
 listed = App(workflows=LISTED)
 added = App(workflows=[*LISTED, count])
@@ -40,6 +42,11 @@ full = App(
     hooks=[Metrics()],
     settings=WorkerSettings(lease="30s", cache_max=10),
 )
+
+
+# What a workflow takes is still checked.
+narrow: Workflow[int, str] = count
+wrong: Workflow[str, str] = count  # type: ignore[assignment]
 
 
 def plain(ctx: Context) -> None: ...

@@ -39,7 +39,7 @@ class Settings:
     ) -> None:
         self._db = db
         self._app = app  # "" for no application, whatever the environment says
-        self.output = output
+        self.output: Format = output
         self.fields = fields
         self.no_header = no_header
         self.ascii = ascii
