@@ -1,4 +1,4 @@
-"""The seam: all nondeterminism enters here, so that a simulation can replace it."""
+"""The environment: everything nondeterministic comes from here, so that a simulation can replace it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IDLE_SECONDS = 0.5  # how long threads for blocking calls stay after the last ca
 _HERE = threading.local()
 
 
-_forks = 0  # how often this process or one of its ancestors was forked
+_forks = 0  # of this process and its ancestors
 
 
 def _count_fork() -> None:
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Affinity:
-    """The process that opened something, and its event loop if it belongs to a loop."""
+    """The process, and the event loop if there is one, in which something was opened."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._forks = _forks
@@ -48,11 +48,11 @@ class Affinity:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process was forked from the process that opened it."""
+        """Whether this process was forked from the process in which it was opened."""
         return self._forks != _forks
 
     def check(self, what: str) -> None:
-        """Reject a call from another process or loop: it would wait for threads or a loop that never answer."""
+        """Reject a call from another process or loop: it would wait for threads or a loop that cannot answer there."""
         if self._forks != _forks:
             raise WrongLoopError(
                 f"{what} was opened before this process was forked",
@@ -63,8 +63,8 @@ class Affinity:
         if self._loop is not None and running is not None and running is not self._loop:
             raise WrongLoopError(
                 f"{what} was called from another event loop than its own",
-                why="it belongs to the loop that opened it, which never wakes this one",
-                fix="open an engine in this loop, send the call to its loop with "
+                why="it is woken in its own loop, which cannot wake this one",
+                fix="open an engine in this loop, pass the call to its loop with "
                 "asyncio.run_coroutine_threadsafe(call, loop), or use SyncEngine, which any thread may call",
             )
 
@@ -75,9 +75,9 @@ def is_on_lockstep_thread() -> bool:
 
 
 class LockstepThread:
-    """A thread that runs only while its owner waits for it: at any moment, exactly one of the two runs.
+    """A thread that runs only while its owner waits for it: at any moment, only one of the two runs.
 
-    So the two together are as deterministic as a call, and need no locks.
+    So together they are as deterministic as a call, and need no locks.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class LockstepThread:
             raise
 
     def pause(self) -> None:
-        """Inside the call: give control to the owner until it resumes this thread."""
+        """Inside the call: return control to the owner until it calls `resume`."""
         self._back.release()
         self._go.acquire()
 
@@ -130,7 +130,7 @@ class LockstepThread:
 
 
 class Holder(Protocol):
-    """Code that waits on a lockstep thread, and can give the thread up at any time."""
+    """Code that waits on a lockstep thread, and can release the thread at any time."""
 
     @property
     def cost(self) -> int:
@@ -143,7 +143,7 @@ class Holder(Protocol):
 
 
 class LockstepThreads:
-    """A bounded number of lockstep threads. When all are held, the holder with the lowest cost releases its own."""
+    """A bounded number of lockstep threads. If all are in use, the holder with the least cost releases its thread."""
 
     def __init__(self, threads_max: int = 8) -> None:
         self._threads_max = threads_max
@@ -164,7 +164,7 @@ class LockstepThreads:
             self._idle.append(thread)
 
     def close(self) -> None:
-        """Take every thread back and end it."""
+        """Take back and end every thread."""
         for holder in tuple(self._held):
             holder.leave()
         while self._idle:
@@ -172,14 +172,14 @@ class LockstepThreads:
 
 
 class Answers:
-    """The answers that blocking calls wait for. The loop gives them; without one, a call would outlive the loop."""
+    """The answers of the loop for which blocking calls wait. Without an answer, a call would outlive its loop."""
 
     def __init__(self) -> None:
         self._awaited: set[Future[Any]] = set()
         self._is_closed = False
 
     def wait(self, answer: Future[T]) -> T:
-        """In a thread: wait for an answer of the loop. Raises `concurrent.futures.CancelledError` if it is closed."""
+        """In a thread: wait for the loop's answer. Raises `concurrent.futures.CancelledError` if there will be none."""
         self._awaited.add(answer)
         try:
             if self._is_closed:
@@ -189,7 +189,7 @@ class Answers:
             self._awaited.discard(answer)
 
     def close(self) -> None:
-        """Cancel every wait: the loop gives no further answers."""
+        """End every wait: the loop no longer answers."""
         self._is_closed = True
         for answer in tuple(self._awaited):
             answer.cancel()
@@ -206,7 +206,7 @@ class Executor(Protocol):
         ...
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str, context: Context) -> asyncio.Task[T]:
-        """`spawn` with these context variables. The caller keeps a reference to the task, or calls `keep`."""
+        """`spawn`, with these context variables. The caller keeps a reference to the task, or calls `keep`."""
         ...
 
     def keep(self, task: asyncio.Task[Any]) -> None:
@@ -214,11 +214,11 @@ class Executor(Protocol):
         ...
 
     def call_blocking(self, call: Callable[[], T], *, began: Callable[[], None] | None = None) -> asyncio.Future[T]:
-        """Run a blocking call without blocking the loop. `began` is called on the loop when a thread starts it."""
+        """Run a blocking call without blocking the loop; `began` is called on the loop when a thread starts it."""
         ...
 
     def close(self) -> None:
-        """Release all threads, without waiting for work that still runs."""
+        """Release the threads, without waiting for calls that still run."""
         ...
 
 
@@ -244,7 +244,7 @@ class SystemExecutor:
         return asyncio.get_running_loop().create_task(work, name=name, context=context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        # The loop keeps only weak references: without this one, a task may be collected while it runs.
+        # The loop keeps only weak references: without this one, a running task may be garbage collected.
         self._live.add(task)
         task.add_done_callback(self._live.discard)
 
@@ -276,7 +276,7 @@ class SystemExecutor:
     def close(self) -> None:
         self.lockstep_threads.close()
         self.answers.close()
-        self.answers = Answers()  # for an engine that is opened again
+        self.answers = Answers()  # for a later use after a restart
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -297,9 +297,8 @@ Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 
 
 class ThreadPool:
-    """A bounded number of threads for blocking calls. They end when the pool is closed or collected.
-
-    They never keep their process alive. The standard pool does: at exit it waits for calls that were abandoned.
+    """A bounded number of threads for blocking calls. They never keep their process alive, whereas the standard pool
+    waits at the end of the process for abandoned calls. They end when the pool is closed or garbage collected.
     """
 
     def __init__(self, threads_max: int) -> None:
@@ -319,7 +318,7 @@ class ThreadPool:
         return future
 
     def close(self) -> None:
-        """End each thread when its call ends. Calls that have not begun are cancelled."""
+        """End the threads when they are free. Calls that have not begun never run."""
         while True:
             try:
                 waiting = self._calls.get_nowait()
@@ -340,7 +339,7 @@ class ThreadPool:
 
 
 def _serve(calls: Calls, idle: threading.Semaphore) -> None:
-    """The work of a thread. It has no reference to its pool, so that the pool can be collected."""
+    """The main function of a thread. It has no reference to its pool, so that the pool can be garbage collected."""
     while True:
         try:
             work = calls.get_nowait()
@@ -353,13 +352,13 @@ def _serve(calls: Calls, idle: threading.Semaphore) -> None:
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(call())
-            except StopIteration as error:  # a future of asyncio cannot hold it
+            except StopIteration as error:  # asyncio futures reject it
                 raised = RuntimeError("a blocking call raised StopIteration")
                 raised.__cause__ = error
                 future.set_exception(raised)
-            except BaseException as error:  # noqa: BLE001  an exception is the outcome of the call
+            except BaseException as error:  # noqa: BLE001  the exception of a call is its outcome
                 future.set_exception(error)
-        del work, future, call  # an idle thread keeps nothing alive
+        del work, future, call  # an idle thread keeps no references
 
 
 class LoopThread:
@@ -429,7 +428,7 @@ class Environment:
     random: random.Random
     executor: Executor
     process: str = field(default="")
-    # Called with every step body that is about to start, and with its execution.
+    # Called with every step body that is about to start, and the execution that starts it.
     on_body: Callable[[Any, Any], None] | None = None
 
 
@@ -440,5 +439,5 @@ def system_environment(*, threads_max: int = 32) -> Environment:
 
 
 def start_watcher(watch: Callable[[], None], *, name: str) -> None:
-    """Watch something in a thread that never keeps its process alive, for processes without an executor."""
+    """Run a watcher in a thread that never keeps its process alive; for processes without an executor."""
     threading.Thread(target=watch, name=name, daemon=True).start()

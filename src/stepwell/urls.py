@@ -1,4 +1,4 @@
-"""The parts of a URL, which may name several hosts."""
+"""The parts of a URL, also if it names several hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", r
 
 
 class Parts(NamedTuple):
-    """The parts as they were written. `fragment` is None if the URL has no #."""
+    """The parts as written; `fragment` is None if there is no #."""
 
     scheme: str
     authority: str
@@ -22,9 +22,9 @@ class Parts(NamedTuple):
 
 
 def split_url(url: str) -> Parts | None:
-    """The parts of `scheme://authority/path?query#fragment`; None for a text of another form.
+    """The parts of `scheme://authority/path?query#fragment`; None if it is not such a URL.
 
-    The parser of the standard library rejects some URLs of libpq: an address in brackets behind another host.
+    Python's own function rejects an address in brackets after the first of several hosts, which libpq allows.
     """
     found = _PARTS.fullmatch(url.strip())
     if found is None:
