@@ -66,7 +66,7 @@ def _own_bytes() -> int:
 
 
 async def _watch(url: str, size: Size) -> Waiting:
-    async with opened(url, parked_max=0) as bench:
+    async with opened(url, cache_max=0) as bench:
         # Caches and arenas fill with the first ones.
         await bench.engine.runs.start_many(waiting, [Start()] * size.waiting_first)
         await bench.until("waiting", size.waiting_first)

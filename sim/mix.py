@@ -161,7 +161,7 @@ def draw_shape(rng: random.Random, store: str, mode: str) -> Shape:
         mode=mode,  # type: ignore[arg-type]
         lease=rng.choice((1.0, 2.0, 3.0)),
         runs_max=rng.choice((1, 2, 3, 50, 50)),
-        parked_max=rng.choice((0, 1, 2, 50, 50)),
+        cache_max=rng.choice((0, 1, 2, 50, 50)),
         hold_max=rng.choice((0.0, 0.2, 1.0, 5.0)),
         sweep_every=rng.choice((0.5, 1.0)),
         stalls_max=rng.choice((3, 5)),

@@ -1,7 +1,7 @@
-"""Writes the classes for code that is not asynchronous from those that are.
+"""Generates the synchronous classes from the asynchronous ones.
 
-`python -m tools.sync_side` writes them; `python -m tools.sync_side --check` fails when one is not up to date.
-`TARGETS` says which classes become which; a new one is a line there.
+`python -m tools.sync_side` writes them, and `python -m tools.sync_side --check` fails if a file is not up to date.
+`TARGETS` lists which class is generated from which.
 """
 
 from __future__ import annotations
@@ -27,41 +27,49 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """One asynchronous class, and what is written of it.
+    """One asynchronous class, and how its synchronous class is generated.
 
-    "wrapper" holds an asynchronous object and waits for its answers through a portal. "stripped" has the same code
-    without `async` and `await`, where nothing in it ever waits.
+    A "wrapper" holds an asynchronous object and waits for its answers through a portal. A "stripped" class has the same
+    code without `async` and `await`; this is for code that never really waits.
     """
 
     module: str
     source: str
     name: str
     kind: Literal["wrapper", "stripped"] = "wrapper"
-    doc: str = ""  # in place of the docstring of the class
-    leaves_out: tuple[str, ...] = ()  # methods
-    bodies: Mapping[str, str] = field(default_factory=dict)  # of methods that cannot be derived
-    is_root: bool = False  # makes the object itself and the portal, instead of being given them
+    doc: str = ""  # replaces the docstring of the class
+    leaves_out: tuple[str, ...] = ()  # methods that are not generated
+    bodies: Mapping[str, str] = field(default_factory=dict)  # bodies of methods that cannot be derived
+    is_root: bool = False  # its constructor creates the object and the portal
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One file that is written."""
+    """One generated file."""
 
     file: str
     doc: str
     twins: tuple[Twin, ...]
-    types: Mapping[str, str] = field(default_factory=dict)  # generic aliases: what stands for `Alias[{0}]`
-    modules: tuple[str, ...] = ()  # further ones that have names which are used
+    types: Mapping[str, str] = field(default_factory=dict)  # generic aliases: what replaces `Alias[{0}]`
+    modules: tuple[str, ...] = ()  # further modules that names are imported from
 
 
-ENGINE_DOC = """An `Engine` on an event loop of its own, in a thread of its own: for scripts, web views and shells.
+ENGINE_DOC = """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
-        with SyncEngine("sqlite:///shop.db", workflows=[checkout]) as engine:
+        with SyncEngine(App("sqlite:///shop.db", workflows=[checkout])) as engine:
             receipt = engine.start(checkout, order).result()
+
+    In a shell or a web application, call `open()` once, and `close()` at the end. An engine that is still open when the
+    interpreter exits closes then: running steps get two seconds.
 
     Any thread may call it, but not the code of a workflow. Its options, verbs and nouns are those of `Engine`. Without
     workflows and sinks it is a client only, and executes nothing.
     """
+
+OPEN_BODY = """
+self._portal.open(self._inner.open, self._inner.shutdown)
+return self
+"""
 
 START_BODY = """
 if transaction is not None:
@@ -91,8 +99,8 @@ TARGETS = (
                 "Engine",
                 "SyncEngine",
                 doc=ENGINE_DOC,
-                leaves_out=("shutdown", "wait_failed"),  # the `with` block closes it, and nobody could wait meanwhile
-                bodies={"start": START_BODY},
+                leaves_out=("shutdown", "wait_failed"),  # `close` has a grace time, and waiting would block the caller
+                bodies={"start": START_BODY, "open": OPEN_BODY, "close": "self._portal.close()"},
                 is_root=True,
             ),
         ),
@@ -132,7 +140,7 @@ def write_target(target: Target) -> str:
 
 
 class Wrapper:
-    """Writes a class that waits for the answers of an asynchronous one."""
+    """Generates a class that waits for the answers of an asynchronous object."""
 
     def __init__(self, twin: Twin, target: Target, names: Mapping[str, str]) -> None:
         self._twin = twin
@@ -154,7 +162,7 @@ class Wrapper:
         return is_public and function.name not in self._twin.leaves_out
 
     def _made(self) -> list[ast.stmt]:
-        """How it is given the object and the portal, and the attributes that do not change."""
+        """The constructor: it takes the object and the portal, and copies attributes that never change."""
         facts = [target.attr for target, _ in _assigned(self._source) if not target.attr.startswith("_")]
         lines = ["self._portal = portal", "self._inner = inner", *(f"self.{fact} = inner.{fact}" for fact in facts)]
         signature = f"def __init__(self, portal: Portal, inner: {self._generic()}) -> None:"
@@ -166,7 +174,7 @@ class Wrapper:
         return self._twin.source + (f"[{', '.join(variables)}]" if variables else "")
 
     def _made_root(self) -> list[ast.stmt]:
-        """How it makes the object, its nouns and the portal, and opens and closes them."""
+        """The constructor: it creates the object, its nouns and the portal. And the methods of a `with` block."""
         (init,) = (each for each in _functions(self._source) if each.name == "__init__")
         made = ast.FunctionDef("__init__", self._types.visit(deepcopy(init.args)), [], [], init.returns)
         nouns = [
@@ -179,10 +187,9 @@ class Wrapper:
         )
         life = """
 def __enter__(self) -> Self:
-    self._portal.open(self._inner.__aenter__)
-    return self
+    return self.open()
 def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-    self._portal.close(self._inner.shutdown)
+    self.close()
 """
         return [made, *_parse(life)]
 
@@ -206,7 +213,7 @@ def __exit__(self, kind: type[BaseException] | None, error: BaseException | None
         return made
 
     def _answer(self, source: Function, call: str) -> str:
-        """What a method does with the answer to a call: waits for it, and wraps what is asynchronous itself."""
+        """The statement that waits for the answer of a call, and wraps an asynchronous answer."""
         returned = "" if source.returns is None else ast.unparse(source.returns)
         outer, _, inner = returned.partition("[")
         if outer in self._types.generics:
@@ -232,7 +239,7 @@ class _Types(ast.NodeTransformer):
         return ast.Name(self._names.get(node.id, node.id))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """A generic type that stands for another one."""
+        """A generic alias."""
         if isinstance(node.value, ast.Name) and node.value.id in self.generics:
             first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
             return ast.parse(self.generics[node.value.id].format(ast.unparse(first)), mode="eval").body
@@ -240,7 +247,7 @@ class _Types(ast.NodeTransformer):
 
 
 def _passed(function: Function) -> str:
-    """The arguments of a function, handed on."""
+    """The arguments of a function, as a call passes them on."""
     arguments = function.args
     given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][1:]
     given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
@@ -252,7 +259,7 @@ def _passed(function: Function) -> str:
 
 
 class _Strip(ast.NodeTransformer):
-    """Takes `async` and `await` out of a class, and gives it and others their new names."""
+    """Removes `async` and `await` from a class, and renames classes."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
@@ -264,7 +271,7 @@ class _Strip(ast.NodeTransformer):
         return self.generic_visit(made)
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
-        """What was waited for is there."""
+        """The awaited expression itself."""
         return self.visit(node.value)  # type: ignore[no-any-return]
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
@@ -279,7 +286,7 @@ def _strip(twin: Twin, names: Mapping[str, str]) -> ast.ClassDef:
     return made  # type: ignore[no-any-return]
 
 
-# --- what is written above the classes ---
+# --- imports and type variables ---
 
 
 class Defined(NamedTuple):
@@ -291,12 +298,12 @@ class Defined(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a type variable, which each module has of its own."""
+        """Whether it is a type variable: each module defines its own."""
         return " = TypeVar(" in self.statement
 
 
 def _head(target: Target, used: set[str], own: set[str]) -> tuple[list[str], list[str]]:
-    """Imports of all names that are used, and type variables. Modules that mean different variables are refused."""
+    """The imports and type variables that are used. Fails if two modules define a type variable differently."""
     found: dict[str, Defined] = {}
     for module in dict.fromkeys([*(twin.module for twin in target.twins), *target.modules]):
         for each in _defined(module):
@@ -347,7 +354,7 @@ def _defined(module: str) -> Iterator[Defined]:
 
 
 def _names_of(statement: ast.stmt, module: str) -> Iterator[tuple[str, str]]:
-    """The names that a statement defines, with the statements that another module gets them by."""
+    """The names that a statement defines, each with the statement that imports it elsewhere."""
     if isinstance(statement, ast.ImportFrom):
         yield from ((each.name, f"from {statement.module} import {each.name}") for each in statement.names)
     elif isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -359,7 +366,7 @@ def _names_of(statement: ast.stmt, module: str) -> Iterator[tuple[str, str]]:
 
 
 def _quoted_names(body: ast.Module) -> set[str]:
-    """Names in annotations that are texts, as in a `cast`."""
+    """Names in annotations that are strings, as in a `cast`."""
     texts = [node.value for node in ast.walk(body) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return {text for text in texts if text.isidentifier() and text[0].isupper()}
 
@@ -372,7 +379,7 @@ def _functions(source: ast.ClassDef) -> list[Function]:
 
 
 def _assigned(source: ast.ClassDef) -> list[tuple[ast.Attribute, ast.expr]]:
-    """The attributes that the initializer of a class gives to itself, with their values."""
+    """The attributes that the constructor of a class sets, with their values."""
     init = next(each for each in _functions(source) if each.name == "__init__")
     return [
         (target, statement.value)
@@ -392,7 +399,7 @@ def _docstring(text: str) -> ast.stmt:
 
 
 def _sync_words(text: str) -> str:
-    return text.replace("async for", "for").replace("await ", "")
+    return text.replace("async for", "for").replace("async with", "with").replace("await ", "")
 
 
 def _format(text: str) -> str:
@@ -406,11 +413,11 @@ def _format(text: str) -> str:
             cwd=ROOT,
         )
         text = done.stdout
-    return text.replace(": ...\n\n    ", ": ...\n    ")  # overloads stand together
+    return text.replace(": ...\n\n    ", ": ...\n    ")  # no blank lines between overloads
 
 
 def stale() -> list[str]:
-    """The files that are missing or differ from what the asynchronous classes say."""
+    """The files that are missing or not up to date."""
     return [f"src/{target.file}" for target in TARGETS if _read(target) != write_target(target)]
 
 
@@ -424,7 +431,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         old = stale()
         for name in old:
-            print(f"{name} is not what the asynchronous classes say; run `make docs`", file=sys.stderr)
+            print(f"{name} is not up to date; run `make docs`", file=sys.stderr)
         return 1 if old else 0
     if arguments:
         print("usage: python -m tools.sync_side [--check]", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepwell.app import App
     from stepwell.clock import Duration
     from stepwell.codec.blobs import FolderBlobs
     from stepwell.codec.encryption import Encrypted, Keys
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Absent",
     "AlreadyExistsError",
+    "App",
     "Arrived",
     "AskRefused",
     "AttemptView",
@@ -200,6 +202,7 @@ __all__ = [
 
 # Loaded at first use (PEP 562): `stepwell --help` and a mere `import stepwell` need not wait for the engine.
 _HOMES = {
+    "stepwell.app": ["App"],
     "stepwell.codec.encryption": ["Encrypted", "Keys"],
     "stepwell.codec.offload": ["Offloaded"],
     "stepwell.codec.blobs": ["FolderBlobs"],

@@ -1,4 +1,4 @@
-"""A URL names a store: here it is opened, prepared, examined and spelled. The only importer of concrete stores."""
+"""Opens, prepares, examines and shows the store of a URL. The only importer of concrete stores."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 def open_store(url: str, environment: Environment, *, may_create: bool = True) -> Store:
     """The store of a URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database`, or
-    `memory:`, which is a SQLite database in memory that each store has for itself. `sqlite:///app.db?shared=1` keeps
-    runs beside the tables of an application. Without `may_create`, a store that would have to create or migrate tables
-    on a server is an error.
+    `memory:`, a SQLite database in memory that no other store shares. `sqlite:///app.db?shared=1` keeps runs beside the
+    tables of an application. Without `may_create`, a store raises if it had to create or migrate tables on a server.
     """
     match store_kind(url):
         case "memory":
@@ -40,7 +39,7 @@ def open_store(url: str, environment: Environment, *, may_create: bool = True) -
 
 
 def migrate(url: str, *, is_plan: bool = False) -> Migrated:
-    """Create or migrate what the store of a URL needs, or only say what that would do. Blocks."""
+    """Create or migrate the tables of a store, or only plan it. Blocks."""
     match store_kind(url):
         case "memory":
             raise _without_life(url)
@@ -55,7 +54,7 @@ def migrate(url: str, *, is_plan: bool = False) -> Migrated:
 
 
 def diagnose(url: str, environment: Environment) -> Diagnosis:
-    """The store of a URL, to be examined."""
+    """An examination of the store of a URL."""
     match store_kind(url):
         case "memory":
             raise _without_life(url)
@@ -70,7 +69,7 @@ def diagnose(url: str, environment: Environment) -> Diagnosis:
 
 
 def back_up(url: str, target: Path) -> BackedUp:
-    """Copy the database of a URL into a new file while it is used. Raises `InvalidOptionError` for a server."""
+    """Copy a database into a new file while it is used. Raises `InvalidOptionError` for a server."""
     match store_kind(url):
         case "memory":
             raise _without_life(url)
@@ -83,14 +82,14 @@ def back_up(url: str, target: Path) -> BackedUp:
             raise InvalidOptionError(
                 f"{where} is backed up by PostgreSQL itself",
                 where="url",
-                why="a server has its own tools, which copy all of it at one moment",
+                why="a server has its own tools, which copy everything as of one moment",
                 fix=f"pg_dump --format=custom --file {target} --dbname ADDRESS, or pg_basebackup for the whole server; "
                 "after pg_restore, and before any worker starts: stepwell restore --fence ADDRESS",
             )
 
 
 def restore(copy: Path, url: str, environment: Environment, *, is_forced: bool = False) -> Restored:
-    """Put a copy in the place of the database of a URL. Raises `InvalidOptionError` for a server."""
+    """Replace a database by a copy. Raises `InvalidOptionError` for a server."""
     match store_kind(url):
         case "memory":
             raise _without_life(url)
@@ -109,7 +108,7 @@ def restore(copy: Path, url: str, environment: Environment, *, is_forced: bool =
 
 
 def fence(url: str, environment: Environment) -> Fenced:
-    """Make a database safe that was put back by other means: nothing that was seen outside is used again."""
+    """Make a database safe that other tools have restored: no id or epoch that was visible outside is used again."""
     match store_kind(url):
         case "memory":
             raise _without_life(url)
@@ -125,15 +124,15 @@ def fence(url: str, environment: Environment) -> Fenced:
 
 def _without_life(url: str) -> InvalidOptionError:
     return InvalidOptionError(
-        f"there is nothing to look at behind {url!r}",
+        f"{url!r} has nothing to read",
         where="url",
-        why="a store in memory begins and ends with the process that opens it",
+        why="a store in memory exists only in the process that opens it",
         fix='name a database: "sqlite:///shop.db" or "postgresql://user@host/database"',
     )
 
 
 def spell_url(url: str) -> str:
-    """A store's URL as people may read it: without a password. Raises `InvalidOptionError` for what is none."""
+    """The URL of a store without its password. Raises `InvalidOptionError` if it is not a URL of a store."""
     if store_kind(url) != "postgres":
         return url
     with _driver():
@@ -142,13 +141,13 @@ def spell_url(url: str) -> str:
 
 
 def store_kind(url: str) -> Literal["memory", "sqlite", "postgres"]:
-    """What kind of store a URL names. Raises `InvalidOptionError`, which quotes nothing that could be a password."""
+    """The kind of store that a URL names. Raises `InvalidOptionError`, which never quotes a password."""
     scheme, mark, _ = url.partition(":")
     match scheme.lower():
         case "memory" if mark:
             return "memory"
         case "sqlite" if url.lower().startswith("sqlite:///") and sqlite_file(url).name:
-            is_shared(url)  # raises for options that are not known
+            is_shared(url)  # raises for unknown options
             return "sqlite"
         case "postgresql" | "postgres" if mark:
             return "postgres"
@@ -162,19 +161,19 @@ def store_kind(url: str) -> Literal["memory", "sqlite", "postgres"]:
 
 
 def file_of(url: str) -> Path | None:
-    """The file behind a SQLite URL; None for everything else that names a store. Raises `InvalidOptionError`."""
+    """The file of a SQLite URL; None for the URL of another store. Raises `InvalidOptionError`."""
     return sqlite_file(url) if store_kind(url) == "sqlite" else None
 
 
 def is_shared(url: str) -> bool:
-    """Whether a SQLite URL says that the file may hold the tables of an application. Raises `InvalidOptionError`."""
+    """Whether the file of a SQLite URL may hold tables of an application. Raises `InvalidOptionError`."""
     options = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     for name, value in options:
         if name != "shared" or value not in ("0", "1"):
             raise InvalidOptionError(
                 f"a SQLite URL has no option {name}={value}",
                 where="url",
-                why="the only option is shared=1, for a file that holds tables of an application too",
+                why="the only option is shared=1, for a file that also holds tables of an application",
                 fix='write "sqlite:///shop.db" or "sqlite:///app.db?shared=1"',
             )
     return ("shared", "1") in options
@@ -187,15 +186,15 @@ def sqlite_file(url: str) -> Path:
 
 @contextmanager
 def _driver() -> Iterator[None]:
-    """Say what to do if the driver for PostgreSQL cannot be imported."""
+    """Translate a failed import of the PostgreSQL driver into an error with a fix."""
     try:
         yield
     except ImportError as error:
-        # Without a libpq of its own or of the system's, psycopg raises an error without a name.
+        # If psycopg finds no libpq, it raises an ImportError without a name.
         if error.name is not None and not error.name.startswith("psycopg"):
             raise
         raise InvalidOptionError(
-            "the driver for PostgreSQL is not installed, or finds no libpq",
+            "the driver for PostgreSQL is not installed, or cannot find libpq",
             where="url",
             why=str(error).splitlines()[0],
             fix='pip install "stepwell[postgres]"',

@@ -1,9 +1,10 @@
-"""Frozen, once-validated settings."""
+"""Frozen settings of a worker, validated once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import inspect
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
 from stepwell.clock import SECOND, Duration, Span, span
 from stepwell.errors import InvalidOptionError
@@ -15,37 +16,63 @@ Mode = Literal["live", "yield"]
 class WorkerSettings:
     """How a worker behaves. The defaults suit one process on one machine.
 
-    `mode`: "live" keeps waiting code in memory while there is room, "yield" tears it down at every wait and replays
-    it; outcomes are the same. `lease`: how long a dead worker's runs stay its own. `runs_max`: how many runs execute
-    at once. `parked_max`: how many waiting runs keep their code in memory. `hold_max`: timers shorter than this are sat
-    out without giving the run up. `claim_ahead`: so long before its timer a waiting run is taken, while an eighth of
-    the room is free, so that many timers at one instant are in time. `sweep_every`: how often it looks for runs of dead
-    workers, and for work that no hint told of. `stalls_max`: a run that has lost its worker this many times without
-    progress is paused (SW202). `threads_max`: how many bodies of `def` steps run at one time. `name`: how listings
-    call it.
+    A setting that is not given here is read from the environment (`STEPWELL_LEASE` and so on), then from
+    `stepwell.toml` or `[tool.stepwell]` of `pyproject.toml`, when an engine uses the settings.
+
+    `mode`: "live" keeps the code of waiting runs in memory while there is room. "yield" tears it down at every wait and
+    replays it later. Both have the same outcomes.
+    `lease`: how long the runs of a dead worker stay claimed.
+    `runs_max`: how many runs execute at once.
+    `cache_max`: how many waiting runs keep their code in memory.
+    `hold_max`: a worker keeps a run claimed during a timer that is shorter than this.
+    `claim_ahead`: how long before its timer a worker claims a waiting run, while an eighth of its slots is free. Many
+    timers of the same instant then fire in time.
+    `sweep_every`: how often a worker looks for runs of dead workers, and for work that no notification announced.
+    `stalls_max`: a run that has lost its worker this many times without progress is paused (SW202).
+    `threads_max`: how many bodies of `def` steps run at the same time.
+    `name`: the name of the worker in listings.
     """
 
     mode: Mode = "live"
     lease: Duration = "10s"
     runs_max: int = 1_000
-    parked_max: int = 1_000
+    cache_max: int = 1_000
     hold_max: Duration = "1s"
     claim_ahead: Duration = "500ms"
     sweep_every: Duration = "2s"
     stalls_max: int = 5
     threads_max: int = 32
     name: str = "worker"
+    given: frozenset[str] = field(init=False, repr=False, compare=False)  # what the constructor was called with
+
+    def __new__(cls, **given: Any) -> Self:
+        made = object.__new__(cls)  # not super(): a dataclass with slots is another class than the one written here
+        object.__setattr__(made, "given", frozenset(given))
+        return made
 
     def __post_init__(self) -> None:
         if self.mode not in ("live", "yield"):
             raise InvalidOptionError(f"mode is {self.mode!r}", fix='"live" or "yield"')
         if span(self.lease, what="lease") < SECOND // 10:
             raise InvalidOptionError(f"lease is {self.lease!r}", why="a lease below 100 ms cannot be renewed in time")
-        if min(self.runs_max, self.stalls_max, self.threads_max) < 1 or self.parked_max < 0:
-            raise InvalidOptionError("runs_max, stalls_max and threads_max must be at least 1, parked_max at least 0")
+        if min(self.runs_max, self.stalls_max, self.threads_max) < 1 or self.cache_max < 0:
+            raise InvalidOptionError("runs_max, stalls_max and threads_max must be at least 1, cache_max at least 0")
         span(self.hold_max, what="hold_max")
         span(self.claim_ahead, what="claim_ahead")
         span(self.sweep_every, what="sweep_every")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the constructor was called with every setting, so that nothing is read from elsewhere."""
+        return len(self.given) == len(SETTING_NAMES)
+
+    def completed(self) -> WorkerSettings:
+        """The same settings, and every one of them counts as given."""
+        return replace(self)
+
+    def merged(self, **given: Any) -> WorkerSettings:
+        """These settings with others in their place. Both kinds count as given, the rest does not."""
+        return WorkerSettings(**{name: getattr(self, name) for name in self.given} | given)
 
     @property
     def lease_span(self) -> Span:
@@ -54,12 +81,12 @@ class WorkerSettings:
 
     @property
     def hold_span(self) -> Span:
-        """The longest wait that is sat out in memory; none in yield mode."""
+        """The longest timer during which a run stays claimed; zero in yield mode."""
         return span(self.hold_max) if self.mode == "live" else Span(0)
 
     @property
     def ahead_span(self) -> Span:
-        """How long before its timer a run is claimed; not at all in yield mode."""
+        """How long before its timer a run is claimed; zero in yield mode."""
         return span(self.claim_ahead) if self.mode == "live" else Span(0)
 
     @property
@@ -69,5 +96,13 @@ class WorkerSettings:
 
     @property
     def cache_size(self) -> int:
-        """How many waiting runs keep their code; none in yield mode."""
-        return self.parked_max if self.mode == "live" else 0
+        """How many waiting runs keep their code in memory; none in yield mode."""
+        return self.cache_max if self.mode == "live" else 0
+
+
+SETTING_NAMES = tuple(each.name for each in fields(WorkerSettings) if each.init)
+
+# `help(WorkerSettings)` shows the settings, and not the `**given` of `__new__`.
+WorkerSettings.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    list(inspect.signature(WorkerSettings.__init__).parameters.values())[1:]
+)

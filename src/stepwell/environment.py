@@ -85,8 +85,8 @@ class LockstepThread:
         self._go.acquire()
         self._back.acquire()
         self._call: Callable[[], None] | None = None
-        self.is_busy = False  # its call has begun and not ended
-        self.is_lost = False  # its owner was interrupted while it ran: the two no longer take turns
+        self.is_busy = False  # its call has begun and has not ended
+        self.is_lost = False  # its owner was interrupted while it ran, so the two no longer take turns
         self._thread = threading.Thread(target=self._serve, name="stepwell-code", daemon=True)
         self._thread.start()
 
@@ -158,7 +158,7 @@ class LockstepThreads:
         return thread
 
     def give_back(self, holder: Holder) -> None:
-        """The holder's call has ended."""
+        """Return the thread of a holder whose call has ended."""
         thread = self._held.pop(holder)
         if not thread.is_lost:
             self._idle.append(thread)
@@ -229,7 +229,7 @@ class SystemExecutor:
         self._threads_max = threads_max
         self._pool: ThreadPool | None = None
         self._calls = 0  # made so far
-        self._running = 0  # of them, not ended
+        self._running = 0  # calls that have not ended
         self._rest: asyncio.TimerHandle | None = None
         self._live: set[asyncio.Task[Any]] = set()
         self.lockstep_threads = LockstepThreads()
@@ -329,7 +329,7 @@ class ThreadPool:
         self._end_threads()
 
     def __del__(self) -> None:
-        # An event loop may end without its engine being closed.
+        # An event loop may end before its engine is closed.
         self._end_threads()
 
     def _end_threads(self) -> None:
@@ -362,7 +362,7 @@ def _serve(calls: Calls, idle: threading.Semaphore) -> None:
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for callers that have none."""
+    """An event loop in its own thread, for callers without a loop."""
 
     def __init__(self) -> None:
         self._home = Affinity()
@@ -370,8 +370,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="stepwell-engine", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and wait for its result in the caller's thread."""
+    def wait(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Run a coroutine on the loop, and wait for its result in the caller's thread.
+
+        Raises `TimeoutError` if the result does not come in time.
+        """
         if is_on_lockstep_thread():
             work.close()
             raise NonDeterministicError(
@@ -393,7 +396,7 @@ class LoopThread:
             )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            return future.result(timeout_seconds)
         except BaseException:
             future.cancel()
             raise
@@ -403,13 +406,17 @@ class LoopThread:
         """Whether this process was forked from the process that has the loop."""
         return self._home.is_forked
 
-    def stop(self) -> None:
-        """End the loop and its thread. A forked process has neither."""
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """End the loop and its thread. Does nothing in a child of the process that has them.
+
+        With a timeout, a loop that a callback blocks is left behind: its thread never keeps the process alive.
+        """
         if self._home.is_forked:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.join(timeout_seconds)
+        if not self._thread.is_alive():
+            self._loop.close()
 
 
 @dataclass(frozen=True, slots=True)

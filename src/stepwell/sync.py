@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
+from stepwell.app import App, Offload
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
@@ -657,10 +657,13 @@ class SyncVersions:
 
 
 class SyncEngine:
-    """An `Engine` on an event loop of its own, in a thread of its own: for scripts, web views and shells.
+    """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
-        with SyncEngine("sqlite:///shop.db", workflows=[checkout]) as engine:
+        with SyncEngine(App("sqlite:///shop.db", workflows=[checkout])) as engine:
             receipt = engine.start(checkout, order).result()
+
+    In a shell or a web application, call `open()` once, and `close()` at the end. An engine that is still open when the
+    interpreter exits closes then: running steps get two seconds.
 
     Any thread may call it, but not the code of a workflow. Its options, verbs and nouns are those of `Engine`. Without
     workflows and sinks it is a client only, and executes nothing.
@@ -668,21 +671,21 @@ class SyncEngine:
 
     def __init__(
         self,
-        url: str | Store,
+        app: App | str | Store,
         *,
         workflows: Iterable[Workflow[Any, Any]] = (),
         worker: bool | None = None,
         settings: WorkerSettings | None = None,
         environment: Environment | None = None,
         codec: Codec | None = None,
-        offload: Literal["database"] | Path | None = None,
+        offload: Offload | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
-        observers: Iterable[Observer] = (),
+        hooks: Iterable[Observer] = (),
     ) -> None:
         self._portal = Portal()
         self._inner = Engine(
-            url,
+            app,
             workflows=workflows,
             worker=worker,
             settings=settings,
@@ -691,7 +694,7 @@ class SyncEngine:
             offload=offload,
             sinks=sinks,
             lifecycle=lifecycle,
-            observers=observers,
+            hooks=hooks,
         )
         self.signals = SyncSignals(self._portal, self._inner.signals)
         self.runs = SyncRuns(self._portal, self._inner.runs)
@@ -704,13 +707,12 @@ class SyncEngine:
         self.versions = SyncVersions(self._portal, self._inner.versions)
 
     def __enter__(self) -> Self:
-        self._portal.open(self._inner.__aenter__)
-        return self
+        return self.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._portal.close(self._inner.shutdown)
+        self.close()
 
     @overload
     def start(
@@ -730,17 +732,20 @@ class SyncEngine:
         transaction: Any = None,
         **options: Unpack[StartManyOptions],
     ) -> SyncHandle[Any]:
-        """Start a run, or get the one that has this key: an active one, or one that ended within `dedup` ("24h").
+        """Start a run, or get the run that has this key: the active run, or a run that ended within `dedup` ("24h").
 
-        The input is checked against the workflow's annotation before anything is stored. `on_conflict` says what a
-        taken key means: "get" that run, "raise" `AlreadyExistsError`, or "replace" it: in one transaction the active
-        run is cancelled, with compensation, and the new one has the key. `delay` is how long it waits before it
-        begins. Of runs that are due, those of a higher `priority` (-100 to 100) are claimed first. `tags` are a dict or
-        a set of texts, shown with the run. A run that has not ended by its `deadline` (a duration from now, or a
-        moment) fails with `DeadlineExceeded`; one that waits at one place for longer than `max_suspend` fails with
-        `WaitedTooLong`; both undo what it did. `transaction` is a connection to the engine's own database with an open
-        transaction (of `apsw` for SQLite, of `psycopg` for PostgreSQL). The run is written through it: it begins once
-        the caller commits, and was never there if the caller rolls back.
+        The input is checked against the workflow's annotation before anything is stored.
+
+        `on_conflict` decides what happens if a run has the key: "get" returns that run, "raise" raises
+        `AlreadyExistsError`, and "replace" cancels the active run, with compensation, and gives its key to the new run
+        in one transaction. `delay` is how long the run waits before it begins. Workers claim due runs of a higher
+        `priority` (-100 to 100) first. `tags` are a dict or a set of texts, shown with the run. A run that has not
+        ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A run that waits at
+        one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
+        `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does
+        not exist if the caller rolls back.
         """
         if transaction is not None:
             return self.runs.start_within(transaction, workflow, [Start(input, key, run_id)], **options)[0]
@@ -770,14 +775,14 @@ class SyncEngine:
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
     ) -> Delivery:
-        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
-        yet.
+        """Send a signal to a run (by id or key). The signal is durable when this returns, even if the run does not wait
+        for it yet.
 
-        With no active run: "raise" a `NotFoundError` (`RunEndedError` if the run is there and has ended), "hold" it for
-        the next run of that key, or "drop" it. Nothing is held for the id of a run that has ended: that raises
-        `RunEndedError`, too. A `dedup_key` that the run knows answers DUPLICATE, also after its end. The payload
-        of a `Signal[...]` is checked first: `InvalidInputError` has all violations, and nothing is stored. A `Cancel`
-        cancels the run.
+        `if_missing` decides what happens without an active run: "raise" raises `NotFoundError` (`RunEndedError` if the
+        run has ended), "hold" keeps the signal for the next run of that key, and "drop" drops it. A signal to the id of
+        an ended run cannot be held: that raises `RunEndedError`, too. A `dedup_key` that the run has seen returns
+        DUPLICATE, also after the run has ended. The payload of a `Signal[...]` is checked first: `InvalidInputError`
+        lists all violations, and nothing is stored. A `Cancel` cancels the run.
         """
         return self._portal.wait(self._inner.signal(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
 
@@ -816,10 +821,10 @@ class SyncEngine:
     ) -> Any:
         """Send a signal that the run must answer, and wait for the answer.
 
-        The question is durable before the wait begins, and the reply is durable before it is told. Raises `AskRefused`
-        if the run refuses, `Unanswered` if it ends (or stands still) without a reply, and `ResultTimeout` when the
-        answer has not come in time: the run may still answer then. Asked again with the same `dedup_key`, the question
-        is not stored twice, and the one answer is told again.
+        The question is durable before the wait begins, and the reply is durable before this returns. Raises
+        `AskRefused` if the run refuses, `Unanswered` if it ends or is paused without a reply, and `ResultTimeout` if
+        the answer does not come in time; the run may still answer later. A question with the same `dedup_key` is stored
+        once, and every caller gets the same answer.
         """
         return self._portal.wait(self._inner.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key))
 
@@ -832,11 +837,12 @@ class SyncEngine:
         retain: Duration | bool | None = None,
         event_id: str | None = None,
     ) -> int:
-        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`; how many runs got it.
+        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`. Returns how many runs
+        received it.
 
-        "all" is for every run that waits for it now, "one" for the one that has waited longest. With `retain` ("1h";
-        True is 7 days) the topic also keeps it for waits to come, "one" only if nobody took it. A full topic raises
-        `TopicFullError`. Publishing an `event_id` again does nothing for at least 7 days after the first time.
+        "all" delivers it to every run that waits for it now, "one" to the run that has waited longest. With `retain`
+        ("1h"; True is 7 days) the topic also keeps the event for later waits, with "one" only if no run received it.
+        A full topic raises `TopicFullError`. Publishing the same `event_id` again does nothing for at least 7 days.
         """
         return self._portal.wait(self._inner.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
 
@@ -845,38 +851,55 @@ class SyncEngine:
         return self._portal.wait(self._inner.status(target))
 
     def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
-        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        """Wait for a run, and for the runs that continue it, and return the result. See `Handle.result`."""
         return self._portal.wait(self._inner.result(target, timeout=timeout, output_hint=output_hint))
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and the children that it waits for, and theirs; a spawned run only if it was started with
-        `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
+        """Cancel a run, the children that it waits for, and their children. A spawned run is cancelled only if it was
+        started with `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
 
-        True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
-        continued stands for the one that continues it.
+        Returns true if this call cancelled the run, and false if the run had ended, or was being cancelled or rolled
+        back already. If the run has continued as new, the latest run of the chain is cancelled.
         """
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
 
     def explain(self, target: str) -> Explanation:
-        """Why a run is not moving: one sentence, the data behind it, and the chain of causes."""
+        """Why a run does not proceed: one sentence, the data behind it, and the chain of causes."""
         return self._portal.wait(self._inner.explain(target))
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Do something to tables of your own in the engine's database, in one transaction: create them, fill them, read
-        them. If `work` raises, nothing was written.
+        """Use your own tables in the engine's database, in one transaction: create, fill or read them.
+
+        If `work` raises, nothing is written.
         """
         return self._portal.wait(self._inner.transact(work))
 
+    def open(self) -> Self:
+        """Open the store, and start the worker if this engine has one. `with` calls it.
+
+        Does nothing if the engine is open already. Raises `WrongLoopError` if it was opened in another event loop, or
+        before this process was forked.
+        """
+        self._portal.open(self._inner.open, self._inner.shutdown)
+        return self
+
+    def close(self) -> None:
+        """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
+
+        A closed engine can be opened again.
+        """
+        self._portal.close()
+
     def serve_bulks(self) -> None:
-        """Execute acts on many runs here, and nothing else, from now on: for a client. A worker does it anyway."""
+        """Let a client execute acts on many runs, and nothing else, from now on. A worker always does."""
         self._portal.wait(self._inner.serve_bulks())
 
     def probe(self) -> None:
-        """Ask the store something small, once. Raises `StoreUnavailableError` if it does not answer in its time."""
+        """Send the store one small query. Raises `StoreUnavailableError` if it does not answer in time."""
         self._portal.wait(self._inner.probe())
 
     def figures(self) -> list[Metric]:
-        """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
+        """The metrics for Prometheus: those of the store, and those of the worker if the app has a `Metrics` hook."""
         return self._portal.wait(self._inner.figures())
 
     def now(self) -> Instant:

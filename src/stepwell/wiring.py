@@ -1,19 +1,16 @@
-"""The composition root: a store and settings become engine and worker."""
+"""The composition root: an app becomes an engine and its worker."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from stepwell.addresses import open_store
+from stepwell.app import App, Offload, codec_of
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import Codec
-from stepwell.codec.blobs import FolderBlobs
-from stepwell.codec.json_codec import JsonCodec
-from stepwell.codec.offload import Offloaded
 from stepwell.config import WorkerSettings
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
@@ -41,6 +38,7 @@ from stepwell.model.transactions import Transaction
 from stepwell.replay.registry import Registry
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
+from stepwell.setting_sources import find_database, read_settings
 from stepwell.sinks.base import Sink
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink
@@ -60,15 +58,15 @@ R = TypeVar("R")
 class Engine:
     """Durable workflows in this process.
 
-        async with Engine("sqlite:///shop.db", workflows=[checkout]) as engine:
+        async with Engine(App("sqlite:///shop.db", workflows=[checkout])) as engine:
             run = await engine.start(checkout, order, key="order-42")
             receipt = await run.result()
 
-    With `workflows` or `sinks` it has a worker here (unless `worker=False`); without, it is a client of the same store.
-    `offload` keeps payloads above 100 kB apart, by their hash: in the "database" itself, or in a folder. Whoever reads
-    them must say the same. `sinks` get the events that runs emit: the engine that commits an event decides where it
-    goes, and any engine with a worker and a sink of that name hands it over. With `lifecycle`, the end of a run is such
-    an event. `observers` are told what is executed here: `Metrics`, `Traces`, or one of your own.
+    `Engine("sqlite:///shop.db", workflows=[checkout])` is the short form. It takes the options of `App`.
+
+    An engine whose app has workflows or sinks has a worker here (unless `worker=False`). Any other engine is a client
+    of the same store. In a shell, or wherever a block does not fit, call `open()` and `close()`. If a process exits
+    without closing its engine, the runs that it executes stay claimed until its lease expires.
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
@@ -77,29 +75,46 @@ class Engine:
 
     def __init__(
         self,
-        url: str | Store,
+        app: App | str | Store,
         *,
         workflows: Iterable[Workflow[Any, Any]] = (),
         worker: bool | None = None,
         settings: WorkerSettings | None = None,
         environment: Environment | None = None,
         codec: Codec | None = None,
-        offload: Literal["database"] | Path | None = None,
+        offload: Offload | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
-        observers: Iterable[Observer] = (),
+        hooks: Iterable[Observer] = (),
     ) -> None:
-        self._settings = settings or WorkerSettings()
+        if isinstance(app, App):
+            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, hooks)
+            described, store = app, None
+        else:
+            url, store = (app, None) if isinstance(app, str) else (None, app)
+            described = App(
+                url,
+                workflows=workflows,
+                codec=codec,
+                offload=offload,
+                sinks=sinks,
+                lifecycle=lifecycle,
+                hooks=hooks,
+                settings=settings,
+            )
+        self._settings = read_settings(described.settings)
         environment = environment or system_environment(threads_max=self._settings.threads_max)
-        registry = Registry(workflows)
-        store = open_store(url, environment) if isinstance(url, str) else url
-        self._routes = Routes(tuple(sinks), lifecycle=lifecycle)
-        self._observers = tuple(observers)
-        codec = _offloading(codec or JsonCodec(), store, offload)
-        self._backend = backend = Backend(environment, store, registry, codec, self._routes.announce)
+        registry = Registry(described.workflows)
+        if store is None:
+            store = open_store(find_database(described.url).value, environment)
+        self._routes = Routes(described.sinks, lifecycle=described.lifecycle)
+        self._hooks = described.hooks
+        self._backend = backend = Backend(
+            environment, store, registry, codec_of(described, store), self._routes.announce
+        )
         self._results = Results(store)
         self.signals = Signals(backend)
-        self.runs = Runs(backend, self.signals, self._results, _on_start(self._observers))
+        self.runs = Runs(backend, self.signals, self._results, _on_start(self._hooks))
         self.events = Events(backend)
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
@@ -113,6 +128,8 @@ class Engine:
                 sink.bind(self.events.publish)
         self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self._worker: Worker | None = None
+        self._is_open = False
+        self._gate = asyncio.Lock()  # opening and closing happen one after the other
 
     # --- everyday verbs ---
 
@@ -134,17 +151,20 @@ class Engine:
         transaction: Any = None,
         **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
-        """Start a run, or get the one that has this key: an active one, or one that ended within `dedup` ("24h").
+        """Start a run, or get the run that has this key: the active run, or a run that ended within `dedup` ("24h").
 
-        The input is checked against the workflow's annotation before anything is stored. `on_conflict` says what a
-        taken key means: "get" that run, "raise" `AlreadyExistsError`, or "replace" it: in one transaction the active
-        run is cancelled, with compensation, and the new one has the key. `delay` is how long it waits before it
-        begins. Of runs that are due, those of a higher `priority` (-100 to 100) are claimed first. `tags` are a dict or
-        a set of texts, shown with the run. A run that has not ended by its `deadline` (a duration from now, or a
-        moment) fails with `DeadlineExceeded`; one that waits at one place for longer than `max_suspend` fails with
-        `WaitedTooLong`; both undo what it did. `transaction` is a connection to the engine's own database with an open
-        transaction (of `apsw` for SQLite, of `psycopg` for PostgreSQL). The run is written through it: it begins once
-        the caller commits, and was never there if the caller rolls back.
+        The input is checked against the workflow's annotation before anything is stored.
+
+        `on_conflict` decides what happens if a run has the key: "get" returns that run, "raise" raises
+        `AlreadyExistsError`, and "replace" cancels the active run, with compensation, and gives its key to the new run
+        in one transaction. `delay` is how long the run waits before it begins. Workers claim due runs of a higher
+        `priority` (-100 to 100) first. `tags` are a dict or a set of texts, shown with the run. A run that has not
+        ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A run that waits at
+        one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
+        `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does
+        not exist if the caller rolls back.
         """
         start = Start(input, key, run_id)
         if transaction is not None:
@@ -180,14 +200,14 @@ class Engine:
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
     ) -> Delivery:
-        """Send a signal to a run (by id or key). It is durable when this returns, whether or not the run waits for it
-        yet.
+        """Send a signal to a run (by id or key). The signal is durable when this returns, even if the run does not wait
+        for it yet.
 
-        With no active run: "raise" a `NotFoundError` (`RunEndedError` if the run is there and has ended), "hold" it for
-        the next run of that key, or "drop" it. Nothing is held for the id of a run that has ended: that raises
-        `RunEndedError`, too. A `dedup_key` that the run knows answers DUPLICATE, also after its end. The payload
-        of a `Signal[...]` is checked first: `InvalidInputError` has all violations, and nothing is stored. A `Cancel`
-        cancels the run.
+        `if_missing` decides what happens without an active run: "raise" raises `NotFoundError` (`RunEndedError` if the
+        run has ended), "hold" keeps the signal for the next run of that key, and "drop" drops it. A signal to the id of
+        an ended run cannot be held: that raises `RunEndedError`, too. A `dedup_key` that the run has seen returns
+        DUPLICATE, also after the run has ended. The payload of a `Signal[...]` is checked first: `InvalidInputError`
+        lists all violations, and nothing is stored. A `Cancel` cancels the run.
         """
         return await self.signals.send(target, name, payload, dedup_key=dedup_key, if_missing=if_missing)
 
@@ -226,10 +246,10 @@ class Engine:
     ) -> Any:
         """Send a signal that the run must answer, and wait for the answer.
 
-        The question is durable before the wait begins, and the reply is durable before it is told. Raises `AskRefused`
-        if the run refuses, `Unanswered` if it ends (or stands still) without a reply, and `ResultTimeout` when the
-        answer has not come in time: the run may still answer then. Asked again with the same `dedup_key`, the question
-        is not stored twice, and the one answer is told again.
+        The question is durable before the wait begins, and the reply is durable before this returns. Raises
+        `AskRefused` if the run refuses, `Unanswered` if it ends or is paused without a reply, and `ResultTimeout` if
+        the answer does not come in time; the run may still answer later. A question with the same `dedup_key` is stored
+        once, and every caller gets the same answer.
         """
         return await self.signals.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key)
 
@@ -242,11 +262,12 @@ class Engine:
         retain: Duration | bool | None = None,
         event_id: str | None = None,
     ) -> int:
-        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`; how many runs got it.
+        """Publish an event, as in `publish(Shipped(order="42"))` or `publish("shipped", {...})`. Returns how many runs
+        received it.
 
-        "all" is for every run that waits for it now, "one" for the one that has waited longest. With `retain` ("1h";
-        True is 7 days) the topic also keeps it for waits to come, "one" only if nobody took it. A full topic raises
-        `TopicFullError`. Publishing an `event_id` again does nothing for at least 7 days after the first time.
+        "all" delivers it to every run that waits for it now, "one" to the run that has waited longest. With `retain`
+        ("1h"; True is 7 days) the topic also keeps the event for later waits, with "one" only if no run received it.
+        A full topic raises `TopicFullError`. Publishing the same `event_id` again does nothing for at least 7 days.
         """
         return await self.events.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id)
 
@@ -255,57 +276,70 @@ class Engine:
         return (await self.runs.find_many([target]))[0]
 
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
-        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        """Wait for a run, and for the runs that continue it, and return the result. See `Handle.result`."""
         return await self.runs.result(target, timeout=timeout, output_hint=output_hint)
 
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and the children that it waits for, and theirs; a spawned run only if it was started with
-        `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
+        """Cancel a run, the children that it waits for, and their children. A spawned run is cancelled only if it was
+        started with `on_parent_close="cancel"`. Completed steps are undone unless `compensate` is false.
 
-        True if this call did it; false if the run had ended, or was being cancelled or undone already. A run that was
-        continued stands for the one that continues it.
+        Returns true if this call cancelled the run, and false if the run had ended, or was being cancelled or rolled
+        back already. If the run has continued as new, the latest run of the chain is cancelled.
         """
         return await self.runs.cancel(target, reason, compensate=compensate, by=by)
 
     async def explain(self, target: str) -> Explanation:
-        """Why a run is not moving: one sentence, the data behind it, and the chain of causes."""
+        """Why a run does not proceed: one sentence, the data behind it, and the chain of causes."""
         return await explain_run(self._backend, target)
 
     async def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Do something to tables of your own in the engine's database, in one transaction: create them, fill them, read
-        them. If `work` raises, nothing was written.
+        """Use your own tables in the engine's database, in one transaction: create, fill or read them.
+
+        If `work` raises, nothing is written.
         """
         return await self._backend.store.transactions.run(work)
 
     # --- opening and closing ---
 
-    async def __aenter__(self) -> Self:
-        backend = self._backend
-        backend.affinity = Affinity(asyncio.get_running_loop())
-        await backend.store.open()
-        try:
-            if self._serves:
-                await self._work(backend.registry)
-        except BaseException:
-            # Nobody will call `__aexit__`, and what is open would stay so.
-            self._worker = backend.worker = None
-            await backend.store.close()
-            backend.environment.executor.close()
-            raise
+    async def open(self) -> Self:
+        """Open the store, and start the worker if this engine has one. `async with` calls it.
+
+        Does nothing if the engine is open already. Raises `WrongLoopError` if it was opened in another event loop, or
+        before this process was forked.
+        """
+        async with self._gate:
+            if self._is_open:
+                self._backend.check_home()
+            else:
+                await self._open()
+                self._is_open = True
         return self
+
+    async def close(self) -> None:
+        """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
+
+        A closed engine can be opened again.
+        """
+        async with self._gate:
+            if self._is_open:
+                await self.shutdown()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.shutdown()
+        await self.close()
 
     async def shutdown(self, grace: float = 10.0) -> None:
-        """Claim nothing more, let running bodies end within the grace time, give the rest back, and close.
+        """Stop claiming, let running bodies end within the grace time (seconds), release the other runs, and close.
 
-        Cancelled while it waits, as by Ctrl-C, it waits for no body any more, and closes all the same.
+        If this call is cancelled, as by Ctrl-C, it stops waiting for bodies and still closes everything.
         """
         backend = self._backend
-        store = backend.store  # refused elsewhere
+        store = backend.store  # raises in another event loop or process
+        self._is_open = False
         worker, self._worker, backend.worker = self._worker, None, None
         try:
             if worker is not None:
@@ -319,14 +353,29 @@ class Engine:
 
     # --- the worker and the store of this process ---
 
+    async def _open(self) -> None:
+        backend = self._backend
+        backend.affinity = Affinity(asyncio.get_running_loop())
+        await backend.store.open()
+        try:
+            if self._serves:
+                await self._work(backend.registry)
+        except BaseException:
+            # The caller will not close an engine that did not open.
+            self._worker = backend.worker = None
+            await backend.store.close()
+            backend.environment.executor.close()
+            raise
+
     async def serve_bulks(self) -> None:
-        """Execute acts on many runs here, and nothing else, from now on: for a client. A worker does it anyway."""
+        """Let a client execute acts on many runs, and nothing else, from now on. A worker always does."""
         if self._worker is None:
             await self._work(Registry())
 
     async def wait_failed(self) -> StepwellError:
-        """Wait until the worker here has given up, and give the reason. While it serves, and where there is no worker,
-        this waits.
+        """Wait until the worker of this engine has failed, and return the reason.
+
+        It waits for as long as the worker runs, and permanently if the engine has no worker.
         """
         if self._worker is None:
             await asyncio.Event().wait()
@@ -335,21 +384,21 @@ class Engine:
         return self._worker.lost or WorkerStoppedError(
             f"the worker has ended: {self._worker.failure}",
             where="worker",
-            why="a worker that does not work must not keep its runs",
-            fix="read its log, and start it again; other workers go on with its runs",
+            why="a worker that has failed releases its runs",
+            fix="read its log, and start it again; other workers continue its runs",
         )
 
     async def probe(self) -> None:
-        """Ask the store something small, once. Raises `StoreUnavailableError` if it does not answer in its time."""
+        """Send the store one small query. Raises `StoreUnavailableError` if it does not answer in time."""
         await self._backend.store.views.find_by_prefix("0", limit=1)
 
     async def figures(self) -> list[Metric]:
-        """Everything to be read by Prometheus: of the store, and of the worker here if it has a `Metrics`."""
+        """The metrics for Prometheus: those of the store, and those of the worker if the app has a `Metrics` hook."""
         found = await read_figures(self._backend)
-        if self._observers:
+        if self._hooks:
             from stepwell.worker.metrics import Metrics
 
-            found += [metric for each in self._observers if isinstance(each, Metrics) for metric in each.read()]
+            found += [metric for each in self._hooks if isinstance(each, Metrics) for metric in each.read()]
         return found
 
     def now(self) -> Instant:
@@ -357,7 +406,7 @@ class Engine:
         return self._backend.opened.now()
 
     async def _work(self, registry: Registry) -> None:
-        # Here and not above: most commands only look, and would wait for what they do not use.
+        # Imported here: most commands only read, and would pay for an import that they do not use.
         from stepwell.worker.worker import Worker
 
         backend = self._backend
@@ -369,7 +418,7 @@ class Engine:
             self._settings,
             backend.codec,
             self._routes,
-            self._observers,
+            self._hooks,
             on_over=self._results.over,
         )
         self._results.is_at_work = self._worker.is_executing
@@ -382,21 +431,19 @@ class Engine:
         return bulk_workflow(self)
 
 
-def _on_start(observers: tuple[Observer, ...]) -> OnStart | None:
-    if not observers:
+def _refuse_options(*options: object) -> None:
+    """Raise if an engine of an app is given options that belong into the app."""
+    if any(options):
+        raise InvalidOptionError(
+            "an engine of an App takes only `worker` and `environment` beside it",
+            why="the app describes everything else, so that every process uses the same",
+            fix="Engine(App(url, workflows=[...], codec=...)), or dataclasses.replace(app, codec=...)",
+        )
+
+
+def _on_start(hooks: tuple[Observer, ...]) -> OnStart | None:
+    if not hooks:
         return None
     from stepwell.worker.observers import Observers
 
-    return Observers(observers).starting
-
-
-def _offloading(codec: Codec, store: Store, offload: Literal["database"] | Path | None) -> Codec:
-    if offload is None:
-        return codec
-    if isinstance(codec, Offloaded):
-        raise InvalidOptionError("the codec offloads already", fix="leave offload out, or give the codec without it")
-    if offload == "database":
-        return Offloaded(codec, store.blobs)
-    if isinstance(offload, Path):
-        return Offloaded(codec, FolderBlobs(offload))
-    raise InvalidOptionError(f"offload is {offload!r}", fix='"database", or a folder as a pathlib.Path')
+    return Observers(hooks).starting

@@ -44,6 +44,7 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "doctor": (9, ["doctor"]),
     "migrate": (0, ["migrate", "--plan"]),
     "explain": (0, ["explain", "SW404"]),
+    "config": (0, ["config"]),
     "completion": (0, ["completion", "bash"]),
 }
 # These have tests of their own: they take a process, or two databases.

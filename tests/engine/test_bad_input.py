@@ -354,7 +354,7 @@ def test_retry_policies_without_sense_are_refused(options: dict[str, Any]):
         {"mode": "fast"},
         {"lease": "10ms"},
         {"runs_max": 0},
-        {"parked_max": -1},
+        {"cache_max": -1},
         {"stalls_max": 0},
         {"threads_max": 0},
         {"hold_max": "-1s"},

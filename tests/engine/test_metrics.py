@@ -52,7 +52,7 @@ async def engine_with(*observers: Any, path: Path) -> AsyncIterator[Engine]:
     async with Engine(
         f"sqlite:///{path}/metrics.db",
         workflows=[patient, hopeless, dozing],
-        observers=observers,
+        hooks=observers,
         settings=WorkerSettings(hold_max=0),
     ) as engine:
         yield engine

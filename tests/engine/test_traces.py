@@ -91,7 +91,7 @@ async def traced(collected: Collected, path: Path, mode: str = "live") -> AsyncI
     async with Engine(
         f"sqlite:///{path}/traced.db",
         workflows=[waiting, parent, child, stubborn, failing],
-        observers=[Traces(collected.provider)],
+        hooks=[Traces(collected.provider)],
         settings=WorkerSettings(mode="yield" if mode == "yield" else "live"),
     ) as engine:
         yield engine

@@ -213,15 +213,15 @@ async def listening(ctx: Context) -> Any:
 SEEN: list[str] = []
 
 
-@pytest.mark.parametrize("parked_max", [0, 3, 100])
-async def test_waiting_code_is_kept_up_to_a_limit_and_replayed_beyond_it(harness: Harness, parked_max: int):
+@pytest.mark.parametrize("cache_max", [0, 3, 100])
+async def test_waiting_code_is_kept_up_to_a_limit_and_replayed_beyond_it(harness: Harness, cache_max: int):
     SEEN.clear()
-    worker = await harness.worker(listening, parked_max=parked_max)
+    worker = await harness.worker(listening, cache_max=cache_max)
     runs = [await worker.start(listening) for _ in range(10)]
     await harness.drain()
     local = worker.engine._worker
     assert local is not None
-    kept = min(10, parked_max) if harness.mode == "live" else 0
+    kept = min(10, cache_max) if harness.mode == "live" else 0
     assert (len(local._executions.code_cache), local.active) == (kept, 0)
     for number, run in enumerate(runs):
         await worker.signal(run.run_id, "go", number)
@@ -316,7 +316,7 @@ async def test_code_that_is_torn_down_needs_no_collector(harness: Harness):
     async def failing(ctx: Context) -> None:
         raise RuntimeError("no")
 
-    worker = await harness.worker(waiting, calling, failing, listening, parked_max=0)
+    worker = await harness.worker(waiting, calling, failing, listening, cache_max=0)
     gc.collect()
     gc.disable()
     try:
@@ -358,7 +358,7 @@ async def test_an_execution_that_has_ended_needs_no_collector(harness: Harness):
         await ctx.step("telling", telling)
         await ctx.sleep("nap", "1h")
 
-    worker = await harness.worker(stepping, sleeping, failing, cancelled, parked_max=0)
+    worker = await harness.worker(stepping, sleeping, failing, cancelled, cache_max=0)
     gc.collect()
     gc.disable()
     try:

@@ -86,7 +86,7 @@ async def run(options: argparse.Namespace) -> None:
     loop.add_signal_handler(signal.SIGUSR1, vitals.note_types)
     # Code of waiting runs that another worker has taken up stays until there is no room for more: the room is small
     # here, so that it is full before the growth is measured.
-    settings = WorkerSettings(lease="2s", stalls_max=STALLS_MAX, parked_max=100, name=f"soak-{os.getpid()}")
+    settings = WorkerSettings(lease="2s", stalls_max=STALLS_MAX, cache_max=100, name=f"soak-{os.getpid()}")
     async with Engine(
         options.url, workflows=(*WORKFLOWS, *TRANSACTIONAL), settings=settings, sinks=SINKS, lifecycle=True
     ):

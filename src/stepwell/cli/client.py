@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from stepwell.app import App
     from stepwell.engine.views import RunView
     from stepwell.environment import Environment
     from stepwell.ids import RunId
     from stepwell.replay.workflows import Workflow
     from stepwell.stores.base.store import Store
-    from stepwell.stores.base.views import RunFilter
+    from stepwell.stores.base.views import Detail, RunFilter
     from stepwell.wiring import Engine
 
 T = TypeVar("T")
@@ -30,7 +31,10 @@ class Client:
     The engine is made when it is first asked for: a command that only lists does not wait for its import.
     """
 
-    def __init__(self, store: Store, environment: Environment, workflows: Iterable[Workflow[Any, Any]]) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, environment: Environment, workflows: Iterable[Workflow[Any, Any]]
+    ) -> None:
+        self._settings = settings
         self.store = store
         self.views = store.views
         self._environment = environment
@@ -38,15 +42,36 @@ class Client:
 
     @cached_property
     def engine(self) -> Engine:
-        """An engine that executes nothing."""
-        from stepwell.codec.base import PAYLOAD_BYTES_MAX
-        from stepwell.codec.json_codec import JsonCodec
-        from stepwell.codec.offload import Offloaded
+        """An engine that executes nothing, with the codec and the sinks of the application if there is one."""
+        from stepwell.app import reading_codec
         from stepwell.wiring import Engine
 
-        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
-        codec = Offloaded(JsonCodec(), self.store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
-        return Engine(self.store, workflows=self._workflows, worker=False, environment=self._environment, codec=codec)
+        app = self.app
+        return Engine(
+            self.store,
+            workflows=self._workflows,
+            worker=False,
+            environment=self._environment,
+            codec=reading_codec(app, self.store),
+            sinks=() if app is None else app.sinks,
+            lifecycle=app is not None and app.lifecycle,
+        )
+
+    @property
+    def app(self) -> App | None:
+        """The application that the command line, the environment or the settings file names."""
+        loaded = self._settings.load()
+        return None if loaded is None else loaded.app
+
+    def readable(self, detail: Detail) -> Detail:
+        """A run with its encrypted values decrypted, if the application has their keys."""
+        app = self.app
+        if app is None or app.codec is None:
+            return detail
+        from stepwell.app import reading_codec
+        from stepwell.cli.decryption import decrypt_detail
+
+        return decrypt_detail(detail, reading_codec(app, self.store))
 
     async def close(self) -> None:
         """Close the store, and whatever the engine has begun."""
@@ -89,7 +114,7 @@ def ask(
     async def run() -> T:
         environment = environment_of(settings.db)
         store = open_store(settings.db, environment, may_create=may_create)
-        client = Client(store, environment, workflows)
+        client = Client(settings, store, environment, workflows)
         if workflows:
             client.engine  # noqa: B018  workflows that do not fit together are refused before a database is made
         await store.open()

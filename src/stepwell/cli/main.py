@@ -54,6 +54,7 @@ _MODULES = {
     "export": "histories",
     "import": "histories",
     "bulk": "bulks",
+    "config": "config",
     "explain": "errors",
     "completion": "completion",
 }

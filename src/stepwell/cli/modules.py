@@ -1,4 +1,4 @@
-"""Finding the workflows of a module that is named on the command line."""
+"""Loading the application that a command line names: `app.py`, `app.py:app`, `shop.orders` or `shop.orders:app`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,119 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from stepwell.app import App
 from stepwell.errors import InvalidOptionError, NotFoundError, StepwellError
+from stepwell.nearest import nearest
 from stepwell.replay.workflows import Workflow
 
 
-def load_workflows(name: str) -> list[Workflow[Any, Any]]:
-    """Every workflow in a module (`shop.orders`) or file (`orders.py`). Raises if there is none."""
-    module = _load(name)
-    found = {id(value): value for value in vars(module).values() if isinstance(value, Workflow)}
-    if not found:
+class AppName(NamedTuple):
+    """What a command line calls an application: a module or file, and the variable of the `App` in it."""
+
+    module: str
+    variable: str = ""  # "" for the only one
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the module is named as a file."""
+        return self.module.endswith(".py")
+
+
+class LoadedApp(NamedTuple):
+    """An application that was loaded from a module."""
+
+    app: App
+    name: str  # "app.py:app"; without a variable if the module has workflows and no App
+    unlisted: tuple[str, ...] = ()  # workflows of the module that the App does not list
+
+    def need_work(self) -> App:
+        """The app. Raises `InvalidOptionError` if it has neither workflows nor sinks for a worker."""
+        if not self.app.workflows and not self.app.sinks:
+            raise InvalidOptionError(
+                f"there is no workflow in {self.name}",
+                where=self.name,
+                fix="list them: App(url, workflows=[checkout])",
+            )
+        return self.app
+
+
+def split_name(text: str) -> AppName:
+    """The parts of `app.py:app`."""
+    module, colon, variable = text.rpartition(":")
+    if colon and (variable.isidentifier() or module.endswith(".py")):
+        return AppName(module, variable)
+    return AppName(text)
+
+
+def load_app(text: str) -> LoadedApp:
+    """The `App` that a text names. Without a variable it is the only `App` of the module.
+
+    A module that has workflows and no `App` stands for an `App` of these workflows. Raises if there is neither, and if
+    a module has several apps and the text does not say which.
+    """
+    name = split_name(text)
+    module = _load(name.module)
+    apps = {variable: value for variable, value in vars(module).items() if isinstance(value, App)}
+    if name.variable:
+        return _loaded(name.module, module, name.variable, _named(name, module, apps))
+    different = {id(app): variable for variable, app in reversed(apps.items())}
+    if len(different) > 1:
+        variables = sorted(different.values())
         raise InvalidOptionError(
-            f"there is no workflow in {name}",
-            where=getattr(module, "__file__", None) or name,
+            f"{name.module} has several apps: {', '.join(variables)}",
+            where=_file_of(module, name),
+            fix=" or ".join(f"{name.module}:{variable}" for variable in variables),
+        )
+    if different:
+        (variable,) = different.values()
+        return _loaded(name.module, module, variable, apps[variable])
+    workflows = _workflows_of(module)
+    if not workflows:
+        raise InvalidOptionError(
+            f"there is no workflow in {name.module}",
+            where=_file_of(module, name),
             fix="decorate an async function with @stepwell.workflow, or name another module",
         )
-    return list(found.values())
+    return LoadedApp(App(workflows=workflows), name.module)
+
+
+def load_workflows(text: str) -> list[Workflow[Any, Any]]:
+    """The workflows of an application (see `load_app`). Raises if there is none."""
+    loaded = load_app(text)
+    loaded.need_work()
+    return list(loaded.app.workflows)
+
+
+def _named(name: AppName, module: ModuleType, apps: dict[str, App]) -> App:
+    found = getattr(module, name.variable, None)
+    if isinstance(found, App):
+        return found
+    near = nearest(name.variable, apps)
+    hint = f". Did you mean {name.module}:{near[0]}?" if near else ""
+    known = f"its apps are {', '.join(sorted(apps))}" if apps else "it has no App"
+    what = "is not an App" if hasattr(module, name.variable) else "does not exist"
+    raise InvalidOptionError(
+        f"{name.module}:{name.variable} {what}{hint}",
+        where=_file_of(module, name),
+        why=known,
+        fix=f"write {name.variable} = stepwell.App(url, workflows=[...]) in {name.module}",
+    )
+
+
+def _loaded(name: str, module: ModuleType, variable: str, app: App) -> LoadedApp:
+    listed = {each.definition for each in app.workflows}
+    unlisted = tuple(each.definition for each in _workflows_of(module) if each.definition not in listed)
+    return LoadedApp(app, f"{name}:{variable}", unlisted)
+
+
+def _workflows_of(module: ModuleType) -> list[Workflow[Any, Any]]:
+    return list({id(value): value for value in vars(module).values() if isinstance(value, Workflow)}.values())
+
+
+def _file_of(module: ModuleType, name: AppName) -> str:
+    return getattr(module, "__file__", None) or name.module
 
 
 def _load(name: str) -> ModuleType:
@@ -94,7 +190,7 @@ def _broken(name: str, error: BaseException) -> InvalidOptionError:
         f"{name} cannot be loaded: {type(error).__name__}: {error}",
         where=where,
         why="the module raised this while it was imported",
-        fix="mend it, or see the whole traceback with --debug",
+        fix="fix the error, or see the whole traceback with --debug",
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
+Given = TypeVar("Given", covariant=True)
 
 ANY_MAIL: Final = MailboxRules()
 
@@ -99,6 +100,14 @@ def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, i
         )
 
 
+class DefinedWorkflow(Workflow[Given, Out]):  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeArguments]
+    """What `@workflow` returns. It behaves like any `Workflow`.
+
+    It exists for type checkers: `[checkout, refund]` is a list of workflows, whatever inputs they take. A list of types
+    that differ in a contravariant parameter would be a list of objects.
+    """
+
+
 class WorkflowDecorator:
     """What `@workflow(...)` returns."""
 
@@ -108,25 +117,25 @@ class WorkflowDecorator:
         self._mailbox = mailbox
 
     @overload
-    def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
+    def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[None, Out]: ...
     @overload
-    def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+    def __call__(self, fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[In, Out]: ...
     @overload
-    def __call__(self, fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
+    def __call__(self, fn: Callable[[SyncContext], Out], /) -> DefinedWorkflow[None, Out]: ...
     @overload
-    def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
+    def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> DefinedWorkflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
-        return Workflow(fn, self._name or fn.__name__, self._version, self._mailbox)
+        return DefinedWorkflow(fn, self._name or fn.__name__, self._version, self._mailbox)
 
 
 @overload
-def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Workflow[None, Out]: ...
+def workflow(fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[None, Out]: ...
 @overload
-def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> Workflow[In, Out]: ...
+def workflow(fn: Callable[[Context, In], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[In, Out]: ...
 @overload
-def workflow(fn: Callable[[SyncContext], Out], /) -> Workflow[None, Out]: ...
+def workflow(fn: Callable[[SyncContext], Out], /) -> DefinedWorkflow[None, Out]: ...
 @overload
-def workflow(fn: Callable[[SyncContext, In], Out], /) -> Workflow[In, Out]: ...
+def workflow(fn: Callable[[SyncContext, In], Out], /) -> DefinedWorkflow[In, Out]: ...
 @overload
 def workflow(
     *,

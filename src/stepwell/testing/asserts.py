@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from stepwell.clock import SECOND
-from stepwell.codec.envelopes import read_plainly
 from stepwell.engine.views import EntryView, WaitView, wait_views
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
@@ -142,13 +141,17 @@ class RunAsserts(ABC):
 
     def assert_emitted(self, name: str, payload: Any = _ANY, *, times: int | None = None) -> Self:
         """The run has emitted an event of this name (or glob), with this payload as plain JSON values."""
-        emits = [emit for detail in self.details() for emit in self._world.emitted.get(detail.run.run_id, [])]
-        found = [read_plainly(emit.payload) for emit in emits if matches(name, emit.name)]
+        emits = [
+            (emit.name, self._world.read_emit(detail.run, emit))
+            for detail in self.details()
+            for emit in self._world.emitted.get(detail.run.run_id, [])
+        ]
+        found = [value for emitted, value in emits if matches(name, emitted)]
         fitting = [one for one in found if payload is _ANY or one == payload]
         if not fitting or (times is not None and len(fitting) != times):
             wanted = f"{name!r}" if payload is _ANY else f"{name!r} with {payload!r}"
             often = "not emitted" if not fitting else f"emitted {len(fitting)} times, not {times}"
-            self._fail(f"{wanted} was {often}", *(f"emitted: {e.name} {read_plainly(e.payload)!r}" for e in emits))
+            self._fail(f"{wanted} was {often}", *(f"emitted: {emitted} {value!r}" for emitted, value in emits))
         return self
 
     def assert_no_pending(self) -> Self:

@@ -143,6 +143,8 @@ class KitBase:
         self.check_open()
         if isinstance(workflow, Workflow):
             self.world.serve(workflow)
+        elif self.options.world.workflows:
+            self.world.serve()  # the app knows the name
         handle = self.world.tell(self.world.engine.start(cast("Any", workflow), input, **options))
         known = workflow if isinstance(workflow, Workflow) else None
         self.started.append(Started(self.world, handle.run_id, known, input, options))

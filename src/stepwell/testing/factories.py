@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Literal
 from unittest import IsolatedAsyncioTestCase
 
+from stepwell.app import App
 from stepwell.codec.base import Codec
 from stepwell.sinks.base import Sink
 from stepwell.testing.base import KitOptions, Nondeterminism
@@ -28,14 +29,38 @@ def kit_options(
     sinks: tuple[Sink, ...] | list[Sink] = (),
     lifecycle: bool = False,
     settings: dict[str, Any] | None = None,
+    app: App | None = None,
 ) -> KitOptions:
     """The options of a kit, each with its default.
 
     `folder` is for the SQLite file; without it the database is in memory. `postgres` is the URL of a database.
     `settings` are fields of `WorkerSettings`, for every worker.
+
+    With an `app`, workers have its workflows, codec, sinks and settings. Options that are given here win over those of
+    the app. The kit replaces what belongs to a machine: the database, the folder of offloaded payloads (they go to the
+    test's database), the hooks, and the settings `mode`, `lease`, `sweep_every` and `name`.
     """
-    world = Options(always_replay, clock, codec, tuple(sinks), lifecycle, settings or {})
+    described = app or App()
+    world = Options(
+        always_replay,
+        clock,
+        codec or described.codec,
+        tuple(sinks) or described.sinks,
+        lifecycle or described.lifecycle,
+        _settings_of(described) | (settings or {}),
+        is_offloading=described.offload is not None,
+        workflows=described.workflows,
+    )
     return KitOptions(store, folder, postgres, nondeterminism, world)
+
+
+_OF_A_MACHINE = frozenset({"mode", "lease", "sweep_every", "name"})
+
+
+def _settings_of(app: App) -> dict[str, Any]:
+    """The settings that an app was given and that do not depend on the machine."""
+    given = app.settings
+    return {} if given is None else {name: getattr(given, name) for name in given.given - _OF_A_MACHINE}
 
 
 class kit:  # noqa: N801  it is used as a verb

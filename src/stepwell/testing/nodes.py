@@ -33,6 +33,11 @@ class NodeEngine(Engine):
         """How many runs execute here now."""
         return 0 if self._worker is None else self._worker.active
 
+    @property
+    def codec(self) -> Codec:
+        """How values are stored."""
+        return self._backend.codec
+
     def evict_now(self, run_id: RunId) -> None:
         """Release a run as soon as none of its bodies runs, and drop its code."""
         if self._worker is not None:
@@ -94,6 +99,7 @@ class Node:
         *,
         settings: WorkerSettings,
         codec: Codec | None,
+        is_offloading: bool,
         sinks: Iterable[Sink],
         lifecycle: bool,
     ) -> None:
@@ -106,6 +112,7 @@ class Node:
             settings=settings,
             environment=self.environment,
             codec=codec,
+            offload="database" if is_offloading else None,
             sinks=sinks,
             lifecycle=lifecycle,
         )

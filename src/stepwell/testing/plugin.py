@@ -14,12 +14,13 @@ import pytest
 
 # Most imports are inside functions: a pytest session without workflows does not need them.
 if TYPE_CHECKING:
+    from stepwell.app import App
     from stepwell.testing.base import KitBase, KitOptions
     from stepwell.testing.pages import FailedTest
 
 POSTGRES_VARIABLE: Final = "STEPWELL_TEST_POSTGRES"
 _MARKER = (
-    "stepwell(stores=[...], clock=..., always_replay=..., nondeterminism=..., sinks=[...], lifecycle=..., "
+    "stepwell(app=..., stores=[...], clock=..., always_replay=..., nondeterminism=..., sinks=[...], lifecycle=..., "
     "settings={...}, crash_sweep=...): options of the fixture `stepwell` for this test"
 )
 _NOT_OPTIONS = frozenset({"stores", "crash_sweep"})
@@ -94,6 +95,12 @@ def stepwell_postgres_url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
+def stepwell_app() -> App | None:
+    """The `App` that the fixture `stepwell` takes its codec, sinks and settings from. Override it in `conftest.py`."""
+    return None
+
+
+@pytest.fixture(scope="session")
 def _stepwell_schemas(stepwell_postgres_url: str | None) -> Iterator[str | None]:
     """The same URL. The schemas of tests are dropped before the database is."""
     yield stepwell_postgres_url
@@ -128,6 +135,7 @@ def _options(request: pytest.FixtureRequest, store: Any) -> KitOptions:
     from stepwell.testing.factories import kit_options
 
     given = {name: value for name, value in _given(request.node).items() if name not in _NOT_OPTIONS}
+    given.setdefault("app", request.getfixturevalue("stepwell_app"))
     given.setdefault("nondeterminism", request.config.getini("stepwell_nondeterminism"))
     folder: Path | None = None
     if store == "sqlite":

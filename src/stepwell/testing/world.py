@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from stepwell.clock import SECOND, Clock, Instant, Span, SystemClock
-from stepwell.codec.base import Codec
+from stepwell.codec.base import Codec, Place, event_row
+from stepwell.codec.envelopes import read_plainly
 from stepwell.config import WorkerSettings
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
@@ -88,6 +89,8 @@ class Options:
     sinks: tuple[Sink, ...] = ()
     lifecycle: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
+    is_offloading: bool = False  # large payloads go to blobs of the test's database
+    workflows: tuple[Workflow[Any, Any], ...] = ()  # that workers run from the beginning
 
 
 class World:
@@ -122,8 +125,18 @@ class World:
         self.store = database.open(self._environment, self.clock)
         # Run ids have a counter of their own, so that they are the same on every store.
         asking = replace(self._environment, ids=counted_ids(self.clock, first=1 << 32))
-        self.engine = NodeEngine(self.store, worker=False, environment=asking, codec=options.codec)
+        self.engine = NodeEngine(
+            self.store,
+            worker=False,
+            environment=asking,
+            codec=options.codec,
+            offload="database" if options.is_offloading else None,
+            settings=WorkerSettings().completed(),
+        )
         self.perform(self.store.open(), self.outside)
+        for each in options.workflows:
+            if add_known(self._workflows, each, is_asked=True):
+                self.ask(self.engine.serve(each))
 
     # --- calls ---
 
@@ -190,8 +203,9 @@ class World:
         node.equip(
             self.database.open(node.environment, self.clock),
             self._workflows.values(),
-            settings=WorkerSettings(**chosen),
+            settings=WorkerSettings(**chosen).completed(),  # variables and files of the machine do not matter
             codec=self.options.codec,
+            is_offloading=self.options.is_offloading,
             sinks=self.options.sinks,
             lifecycle=self.options.lifecycle,
         )
@@ -392,6 +406,11 @@ class World:
 
     def _node_of(self, wire: Wire) -> Node:
         return next(node for node in self.nodes if node.lane is wire.lane)
+
+    def read_emit(self, run: Run, emit: Emit) -> Any:
+        """The payload of an emitted event as plain JSON values."""
+        place = Place(run.workflow, emit.path, "the event", row=event_row(run.run_id, emit.path, emit.event_id))
+        return read_plainly(self.engine.codec.unseal(emit.payload, place=place))
 
     # --- the end ---
 

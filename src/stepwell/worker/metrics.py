@@ -17,7 +17,7 @@ _ENDS = frozenset({"completed", "failed", "compensated", "cancelled", "continued
 class Metrics:
     """Counts what the worker of an engine does; `Engine.figures` returns the counts for Prometheus.
 
-        engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Metrics()])
+        engine = Engine("sqlite:///shop.db", workflows=[checkout], hooks=[Metrics()])
 
     Names of workflows are the only labels that an author chooses, so the number of time series depends only on them.
     """

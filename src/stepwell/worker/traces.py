@@ -32,7 +32,7 @@ class _Mark(NamedTuple):
 class Traces:
     """Spans for the runs that an engine starts and executes. Without `provider`, the provider of the process is used.
 
-        engine = Engine("sqlite:///shop.db", workflows=[checkout], observers=[Traces()])
+        engine = Engine("sqlite:///shop.db", workflows=[checkout], hooks=[Traces()])
 
     Needs `pip install "stepwell[otel]"`. Spans carry names, ids, keys, paths and the messages of exceptions, with
     known secrets masked. They carry no payload, unless an exception quotes one in its message.

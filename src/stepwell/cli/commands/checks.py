@@ -1,8 +1,8 @@
-"""`stepwell check`: whether code is sound, and whether runs in flight could go on with it."""
+"""`stepwell check`: whether code is sound, and whether runs in flight could continue with it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,20 +13,20 @@ from stepwell.cli.settings import Settings, command
 from stepwell.cli.texts import clean, dump_json
 
 if TYPE_CHECKING:
+    from stepwell.app import App
     from stepwell.check.inflight import Checked
     from stepwell.check.reports import Report
     from stepwell.clock import Instant
-    from stepwell.replay.workflows import Workflow
 
 _STAGE = "replaying"
 
 
 @command("check")
-@click.argument("module", required=False)
+@click.argument("module", metavar="[APP]", required=False)
 @click.option("--since", metavar="TIME", help="Only runs created since then: 24h, 7d, or 2026-01-31T12:00.")
-@click.option("--histories", metavar="GLOB", help="Replay history files, too: 'tests/histories/*.json'.")
-@click.option("--code-only", is_flag=True, help="Look at the code, and at no database.")
-@click.option("--strict", is_flag=True, help="Warnings count as problems.")
+@click.option("--histories", metavar="GLOB", help="Also replay history files: 'tests/histories/*.json'.")
+@click.option("--code-only", is_flag=True, help="Check only the code, without a database.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option(
     "-o",
     "--output",
@@ -47,31 +47,31 @@ def check(
     strict: bool,
     how: str,
 ) -> None:
-    """Check the workflows of MODULE: findings about the code, and a dry replay of every run in flight.
+    """Check the workflows of APP: findings about the code, and a dry replay of every run in flight.
 
-    Read-only: no step runs and no row changes. A database is looked at if --db or $STEPWELL_DB names one, or if
-    the default one is there. Exit code 9 if something is wrong or a run would break.
+    Read-only: no step runs and no row changes. Runs are checked if a database is named (by --db, the App, the
+    environment or the settings file), or if the default one exists. The exit code is 9 if the code has an error or a
+    run would break.
 
     \b
     Example:
-      stepwell check orders.py --db postgresql://shop@db.example/shop
-      stepwell check orders.py --histories 'tests/histories/*.json' -o sarif
+      stepwell check app.py --db postgresql://shop@db.example/shop
+      stepwell check app.py --histories 'tests/histories/*.json' -o sarif
     """
-    module = module or settings.app
-    if module is None:
-        raise click.UsageError("Name the module with your workflows: stepwell check MODULE")
+    if module is not None:
+        settings.app = module
+    described = settings.need_app("check").need_work()
     from stepwell.check.code import check_code
     from stepwell.check.reports import Report
-    from stepwell.cli.modules import load_workflows
 
-    workflows = load_workflows(module)
+    workflows = list(described.workflows)
     out = Output(settings)
     if how != "text":
         out.format = "json"  # nothing but the report
     checked = None
     if not code_only and _has_database(settings, is_asked=since is not None):
-        checked = _check_database(settings, out, workflows, _instant(since))
-    recorded = None if histories is None else _check_files(out, histories, workflows)
+        checked = _check_database(settings, out, described, _instant(since))
+    recorded = None if histories is None else _check_files(out, histories, described)
     report = Report(check_code(workflows), checked, recorded)
     _print(out, report, how)
     if report.errors or (strict and report.warnings):
@@ -79,21 +79,18 @@ def check(
 
 
 def _has_database(settings: Settings, *, is_asked: bool) -> bool:
-    """Whether there is a database to look at. That one which was asked for is not there is an error."""
+    """Whether there is a database to check. If one was named and does not exist, opening it reports an error."""
     from stepwell.addresses import file_of
-    from stepwell.cli.settings import DB_DEFAULT
 
-    file = file_of(settings.db)
-    return is_asked or settings.db != DB_DEFAULT or file is None or file.exists()
+    found = settings.database
+    file = file_of(found.value)
+    return is_asked or found.origin.kind != "default" or file is None or file.exists()
 
 
-def _check_database(
-    settings: Settings, out: Output, workflows: list[Workflow[Any, Any]], since: Instant | None
-) -> Checked:
+def _check_database(settings: Settings, out: Output, app: App, since: Instant | None) -> Checked:
+    from stepwell.app import replay_codec
     from stepwell.check.inflight import Code, check_store
     from stepwell.cli.client import Client, ask
-    from stepwell.codec.json_codec import JsonCodec
-    from stepwell.codec.offload import Offloaded
     from stepwell.environment import LockstepThreads
     from stepwell.model.states import ACTIVE
     from stepwell.replay.registry import Registry
@@ -102,7 +99,7 @@ def _check_database(
         total = sum(one.runs for one in await client.views.tally_runs() if one.status in ACTIVE)
         threads = LockstepThreads()
         try:
-            code = Code(Registry(workflows), Offloaded(JsonCodec(), client.store.blobs), threads)
+            code = Code(Registry(app.workflows), replay_codec(app, client.store), threads)
             with Bars(out) as bars:
                 checked = await check_store(
                     client.store, code, since=since, tell=lambda done: bars.tell(_STAGE, done, max(done, total))
@@ -115,7 +112,8 @@ def _check_database(
     return ask(settings, look)
 
 
-def _check_files(out: Output, pattern: str, workflows: list[Workflow[Any, Any]]) -> Checked:
+def _check_files(out: Output, pattern: str, app: App) -> Checked:
+    from stepwell.app import file_codec
     from stepwell.check.histories import find
     from stepwell.check.inflight import Code, check_recordings
     from stepwell.environment import LockstepThreads
@@ -124,7 +122,7 @@ def _check_files(out: Output, pattern: str, workflows: list[Workflow[Any, Any]])
     recordings, threads = list(find(pattern)), LockstepThreads()
     try:
         with Bars(out) as bars:
-            code = Code(Registry(workflows), threads=threads)
+            code = Code(Registry(app.workflows), file_codec(app), threads)
             tell = lambda done: bars.tell("histories", done, len(recordings))  # noqa: E731  a name for one argument
             return check_recordings(recordings, code, tell=tell)
     finally:
@@ -132,7 +130,7 @@ def _check_files(out: Output, pattern: str, workflows: list[Workflow[Any, Any]])
 
 
 def _instant(since: str | None) -> Instant | None:
-    """A time that people write: so long ago, or a moment."""
+    """A time that people write: a duration before now, or a moment."""
     if since is None:
         return None
     from datetime import UTC, datetime

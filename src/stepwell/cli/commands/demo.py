@@ -46,7 +46,7 @@ def demo(ctx: click.Context, settings: Settings) -> None:
         click.echo(line, err=True, color=False) if is_json else out.line(_plain(line) if out.ascii else line)
 
     say("An order saga on SQLite, two worker processes, one kill -9. Every line below is real.\n")
-    own = Settings(db=db, output=settings.output, ascii=settings.ascii, debug=settings.debug)
+    own = Settings(db=db, app="", output=settings.output, ascii=settings.ascii, debug=settings.debug)
     report = ask(own, lambda client: Demo(client, db, folder, say).run(), may_create=True)
     out.one(
         "stepwell.demo/1",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from stepwell.app import App
     from stepwell.check.differences import ComparedEntry, Difference
     from stepwell.check.histories import Recording
     from stepwell.cli.commands.runs import Seen
@@ -311,8 +312,9 @@ def export(settings: Settings, run: str, file: str | None, redact: bool, keep: t
     original = ask(settings, lambda client: _read_run(client, run))
     recording = redact_recording(original, keep=keep) if redact else original
     out = Output(settings)
-    if settings.app is not None:
-        _check_redacted(settings.app, original, recording)
+    loaded = settings.load()
+    if loaded is not None:
+        _check_redacted(loaded.app, original, recording)
     if file is None:
         out.lines(histories.dump(recording).decode().splitlines())
         return
@@ -327,17 +329,18 @@ async def _read_run(client: Client, target: str) -> Recording:
     return await export_run(client.store, await get_run_id(client, target))
 
 
-def _check_redacted(app: str, original: Recording, redacted: Recording) -> None:
+def _check_redacted(app: App, original: Recording, redacted: Recording) -> None:
     """Refuse a file that could not be replayed although the run itself could."""
+    from stepwell.app import file_codec
     from stepwell.check.dry import Divergence, replay
-    from stepwell.cli.modules import load_workflows
     from stepwell.errors import HistoryFileError
     from stepwell.replay.registry import Registry
 
-    workflow = Registry(load_workflows(app)).find(original.run.definition)
-    if workflow is None or isinstance(replay(workflow, original), Divergence):
+    workflow = Registry(app.workflows).find(original.run.definition)
+    codec = file_codec(app)
+    if workflow is None or isinstance(replay(workflow, original, codec=codec), Divergence):
         return
-    found = replay(workflow, redacted)
+    found = replay(workflow, redacted, codec=codec)
     if isinstance(found, Divergence):
         raise HistoryFileError(
             f"without its texts this run could not be replayed: {found.title}",

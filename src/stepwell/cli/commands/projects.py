@@ -1,4 +1,4 @@
-"""`stepwell new`: a first project."""
+"""`stepwell new`: create a first project."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @command("new")
 @click.argument("name")
 def new(settings: Settings, name: str) -> None:
-    """Make the folder NAME with a workflow, its tests, and what to try next.
+    """Create the folder NAME with a workflow, its tests, and a list of things to try.
 
-    Nothing that exists is written over.
+    Files that exist are never overwritten.
 
     \b
     Example:

@@ -247,11 +247,8 @@ def _show_plan(settings: Settings, plan: RepairPlan) -> None:
 
 def _load_app(settings: Settings) -> list[Workflow[Any, Any]]:
     """The workflows that the line names, so that results are checked against their types."""
-    if settings.app is None:
-        return []
-    from stepwell.cli.modules import load_workflows
-
-    return load_workflows(settings.app)
+    loaded = settings.load()
+    return [] if loaded is None else list(loaded.app.workflows)
 
 
 def _given(text: str | None, otherwise: Any, what: str) -> Any:

@@ -138,7 +138,7 @@ async def look(client: Client, target: str) -> Seen:
     """Read one run whole."""
     from stepwell.engine.views import entry_views, progress_views, run_view, wait_views
 
-    detail = await client.engine.runs.detail(await get_run_id(client, target))
+    detail = client.readable(await client.engine.runs.detail(await get_run_id(client, target)))
     fetch = client.engine.runs.fetch
     return Seen(
         run_view(detail.run, fetch=fetch),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,29 +19,35 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
+    from stepwell.app import App
     from stepwell.http import Application, Authenticator, Hook, Tokens
-    from stepwell.replay.workflows import Workflow
 
 _HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")
 
 
-_letting_in = tokens_option("Who is let in. Default: $STEPWELL_TOKENS, or everybody on this machine.")
+_letting_in = tokens_option(
+    "The file with the tokens. Default: $STEPWELL_TOKENS, or access for everyone on this machine."
+)
 
 
 @command("serve")
-@click.argument("module", required=False)
+@click.argument("module", metavar="[APP]", required=False)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=7878, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @_letting_in
-@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name under which it is reached.")
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A host name of this server.")
 @click.option(
     "--hook", "hooks", multiple=True, metavar="SPEC", help="NAME=event:TOPIC or NAME=signal:NAME@PLACE.IN.BODY."
 )
-@click.option("--tls-cert", metavar="FILE", type=click.Path(dir_okay=False), help="Serve HTTPS: the chain, as PEM.")
+@click.option(
+    "--tls-cert", metavar="FILE", type=click.Path(dir_okay=False), help="Serve HTTPS: the certificate chain, as PEM."
+)
 @click.option("--tls-key", metavar="FILE", type=click.Path(dir_okay=False), help="The key of that certificate, as PEM.")
-@click.option("--allow-http", is_flag=True, help="On another address than a loopback one, serve without TLS.")
-@click.option("--connections-max", metavar="N", type=click.IntRange(1, 100_000), help="How many are open at once.")
-@click.option("--embedded", is_flag=True, help="Execute the workflows of MODULE here, too.")
+@click.option("--allow-http", is_flag=True, help="Serve without TLS on an address that is not loopback.")
+@click.option(
+    "--connections-max", metavar="N", type=click.IntRange(1, 100_000), help="How many connections are open at once."
+)
+@click.option("--embedded", is_flag=True, help="Also execute the workflows of APP in this process.")
 def serve(
     settings: Settings,
     module: str | None,
@@ -56,38 +62,40 @@ def serve(
     connections_max: int | None,
     embedded: bool,
 ) -> None:
-    """Serve the HTTP API. With MODULE it knows the types of your workflows.
+    """Serve the HTTP API. With APP it knows the types of your workflows, and reads encrypted values.
 
-    On another address than a loopback one it takes tokens, and a certificate or --allow-http, for a proxy in front of
-    it that speaks TLS. The secret of a hook is in the environment:
-    STEPWELL_HOOK_NAME; two, apart by a blank, while it is being changed.
+    An address that is not loopback needs tokens, and a certificate. With a proxy in front that speaks TLS, use
+    --allow-http instead of a certificate. The secret of a hook is in the environment variable STEPWELL_HOOK_NAME. While
+    you change a secret, the variable may hold both, with a blank between them.
 
     \b
     Example:
-      stepwell --db sqlite:///shop.db serve orders.py --port 7878
+      stepwell --db sqlite:///shop.db serve app.py --port 7878
       stepwell token new ci --role operator --tokens stepwell.tokens
       stepwell serve --host 0.0.0.0 --allow-host api.example.com --tokens stepwell.tokens \\
         --tls-cert chain.pem --tls-key key.pem
     """
     import asyncio
 
-    from stepwell.cli.modules import load_workflows
+    from stepwell.app import App
     from stepwell.logs import configure
 
     configure("text", force=False)
     access = _access(host, tokens)
     tls = _tls(host, tls_cert, tls_key, allow_http)
-    module = module or settings.app
-    workflows = load_workflows(module) if module else []
-    ways_in = [_hook(spec) for spec in hooks]
+    if module is not None:
+        settings.app = module
+    loaded = settings.load()
+    described = App() if loaded is None else loaded.app
+    webhooks = [_hook(spec) for spec in hooks]
     listener = _listen(host, port)
     with listener:
-        options = _ServerOptions(access, tls, names, ways_in, connections_max, is_worker=embedded)
-        asyncio.run(_serve(settings, workflows, listener, options))
+        options = _ServerOptions(access, tls, names, webhooks, connections_max, is_worker=embedded)
+        asyncio.run(_serve(settings, described, listener, options))
 
 
 def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
-    """Who is let in. Refuses to open a door to the network that nobody guards."""
+    """How callers are authenticated. Raises if the server would be open to the network without any token."""
     from stepwell.errors import InvalidOptionError
 
     try:
@@ -95,7 +103,7 @@ def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
         from stepwell.http.access import is_loopback
     except ImportError as error:
         raise InvalidOptionError(
-            "what the server is made of is not installed", why=str(error), fix='pip install "stepwell[server]"'
+            "the packages of the server are not installed", why=str(error), fix='pip install "stepwell[server]"'
         ) from None
     if tokens is not None:
         found = TokenFile(Path(tokens))
@@ -103,9 +111,9 @@ def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
             return found
     if not is_loopback(host) or tokens is not None:
         raise InvalidOptionError(
-            f"nobody may be let in at {host}" if tokens else f"{host} is open to others, and there are no tokens",
+            f"{tokens} has no tokens" if tokens else f"{host} is open to other machines, and there are no tokens",
             where="--host" if tokens is None else "--tokens",
-            why="whoever reaches the port could steer your runs and read their payloads",
+            why="every program that reaches the port could control your runs and read their payloads",
             fix=f"stepwell token new NAME --role operator --tokens {tokens or TOKENS}, then serve with --tokens",
         )
     return LoopbackAccess()
@@ -140,7 +148,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _tls(host: str, certificate: str | None, key: str | None, allow_http: bool) -> ssl.SSLContext | None:
-    """TLS, or None for plain HTTP. Refuses to send tokens and payloads in the clear unless that is wanted."""
+    """TLS, or None for plain HTTP. Raises if tokens and payloads would cross a network in the clear by mistake."""
     import logging
 
     from stepwell.errors import InvalidOptionError
@@ -158,13 +166,14 @@ def _tls(host: str, certificate: str | None, key: str | None, allow_http: bool) 
     if not is_loopback(host):
         if not allow_http:
             raise InvalidOptionError(
-                f"{host} is open to others, and there is no TLS",
+                f"{host} is open to other machines, and there is no TLS",
                 where="--host",
-                why="everybody on the way could read tokens and payloads",
+                why="every machine on the way could read tokens and payloads",
                 fix="--tls-cert CHAIN.pem --tls-key KEY.pem; or --allow-http, if a proxy in front of it speaks TLS",
             )
         logging.getLogger("stepwell.http").warning(
-            "serving %s WITHOUT TLS: whatever is between this server and its callers can read tokens and payloads", host
+            "serving %s WITHOUT TLS: every machine between this server and its callers can read tokens and payloads",
+            host,
         )
     return None
 
@@ -180,42 +189,43 @@ class _ServerOptions(NamedTuple):
     is_worker: bool
 
 
-async def _serve(
-    settings: Settings, workflows: list[Workflow[Any, Any]], listener: socket.socket, options: _ServerOptions
-) -> None:
+async def _serve(settings: Settings, described: App, listener: socket.socket, options: _ServerOptions) -> None:
+    from dataclasses import replace
+
     from stepwell.cli.dev.clock import environment_of
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
     from stepwell.http.server import ServerLimits, make_server
+    from stepwell.setting_sources import read_settings
     from stepwell.wiring import Engine
     from stepwell.worker.metrics import Metrics
 
-    observers, environment = [Metrics()] if options.is_worker else [], environment_of(settings.db)
+    hooks = list(described.hooks)
+    if options.is_worker and not any(isinstance(hook, Metrics) for hook in hooks):
+        hooks.append(Metrics())
+    served = replace(described, url=settings.db, hooks=tuple(hooks))
+    environment = environment_of(settings.db, threads_max=read_settings(served.settings).threads_max)
     limits = ServerLimits() if options.connections_max is None else ServerLimits(connections=options.connections_max)
-    async with Engine(
-        settings.db, workflows=workflows, worker=options.is_worker, environment=environment, observers=observers
-    ) as engine:
+    async with Engine(served, worker=options.is_worker, environment=environment) as engine:
         hosts = [*LOOPBACK_HOSTS, *options.names]
         application: Application = app(engine, access=options.access, hosts=hosts, hooks=options.hooks)
         server = make_server(application, grace_seconds=5, limits=limits, tls=options.tls)
-        _banner(settings, listener, options, workflows)
+        _banner(settings, listener, options, described)
         await server.serve(sockets=[listener])
 
 
-def _banner(
-    settings: Settings, listener: socket.socket, options: _ServerOptions, workflows: list[Workflow[Any, Any]]
-) -> None:
+def _banner(settings: Settings, listener: socket.socket, options: _ServerOptions, described: App) -> None:
     from stepwell.addresses import spell_url
     from stepwell.http import LoopbackAccess
 
     host, port = listener.getsockname()[:2]
     url = f"{'http' if options.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
-    who = "everybody on this machine" if isinstance(options.access, LoopbackAccess) else "who has a token"
-    served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
+    who = "everyone on this machine" if isinstance(options.access, LoopbackAccess) else "callers with a token"
+    served = [f"{workflow.name} v{workflow.version}" for workflow in described.workflows]
     body = {"url": url, "pid": os.getpid(), "db": spell_url(settings.db), "access": who, "workflows": served}
     out = Output(settings)
     dot = " - " if out.ascii else " · "
     if out.format == "json":
-        out.format = "jsonl"  # one line, because whoever reads it waits for a whole one
-    line = clean(dot.join([f"serving {url}", body["db"], f"lets in {who}", "Ctrl-C stops"]))  # type: ignore[list-item]
+        out.format = "jsonl"  # one line: a program that reads it waits for a whole line
+    line = clean(dot.join([f"serving {url}", body["db"], f"open to {who}", "Ctrl-C stops"]))  # type: ignore[list-item]
     out.one("stepwell.serve/1", body, run_ids=[], words=lambda: [line])

@@ -63,7 +63,7 @@ def start(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to --wait.")
     value = read_input(input, what="the input")
-    known = _load(settings.app)
+    known = _load(settings)
     options["tags"] = dict(_pair(tag) for tag in tags)
 
     async def begin(client: Client) -> Begun:
@@ -82,12 +82,9 @@ def start(
     out.one(RUN, body, run_ids=[begun.run.run_id], words=lambda: _words(begun))
 
 
-def _load(app: str | None) -> list[Workflow[Any, Any]] | None:
-    if app is None:
-        return None
-    from stepwell.cli.modules import load_workflows
-
-    return load_workflows(app)
+def _load(settings: Settings) -> list[Workflow[Any, Any]] | None:
+    loaded = settings.load()
+    return None if loaded is None else list(loaded.app.workflows) or None
 
 
 def _pair(tag: str) -> tuple[str, str]:

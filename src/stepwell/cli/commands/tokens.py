@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,21 @@ TOKENS = "stepwell.tokens"
 _ROLES = ("viewer", "operator", "worker", "admin")
 
 
+def _find_tokens() -> str | None:
+    """The file that the environment or the settings file names."""
+    from stepwell.setting_sources import TOKENS, Sources
+
+    found = Sources().find(TOKENS)
+    return None if found is None else str(found.value)
+
+
 def tokens_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option that names the file of tokens."""
     return click.option(
         "--tokens",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        default=lambda: os.environ.get("STEPWELL_TOKENS"),
+        default=_find_tokens,
         help=help,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
 import click
@@ -20,10 +20,9 @@ from stepwell.urls import split_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepwell.app import App
     from stepwell.engine.transfers import Moved, Side
     from stepwell.environment import Environment
-    from stepwell.replay.workflows import Workflow
-    from stepwell.stores.base.store import Store
 
 
 @command("move")
@@ -50,23 +49,19 @@ def move(settings: Settings, src: str, dst: str, keep_source_open: bool, undo: b
     if undo:
         _show_undone(out, src, dst, asyncio.run(_undo(out, src, dst)))
         return
-    workflows: list[Workflow[Any, Any]] | None = None
-    if settings.app is not None:
-        from stepwell.cli.modules import load_workflows
-
-        workflows = load_workflows(settings.app)
+    loaded = settings.load()
+    app = None if loaded is None else loaded.app
     try:
         with Bars(out) as bars:
-            moved = asyncio.run(_move(bars, src, dst, workflows, keep_source_open))
+            moved = asyncio.run(_move(bars, src, dst, app, keep_source_open))
     except (StoreUnavailableError, KeyboardInterrupt):
         out.note("Not ended, and nothing is lost: the same command goes on, and --undo gives it up.")
         raise
     _show_moved(out, src, dst, moved)
 
 
-async def _move(
-    bars: Bars, src: str, dst: str, workflows: list[Workflow[Any, Any]] | None, keep_source_open: bool
-) -> Moved:
+async def _move(bars: Bars, src: str, dst: str, app: App | None, keep_source_open: bool) -> Moved:
+    from stepwell.app import reading_codec
     from stepwell.engine.transfers import Code, Move
     from stepwell.environment import system_environment
     from stepwell.replay.registry import Registry
@@ -77,9 +72,9 @@ async def _move(
         destination = await _open(dst, environment)
         try:
             code = None
-            if workflows is not None:
+            if app is not None:
                 threads = environment.executor.lockstep_threads
-                code = Code(Registry(workflows), _codec(destination.store), threads)
+                code = Code(Registry(app.workflows), reading_codec(app, destination.store), threads)
             new_id = environment.ids.uuid()
             running = Move(source, destination, new_id=new_id, code=code, tell=bars.tell)
             return await running.run(keep_source_open=keep_source_open)
@@ -126,15 +121,6 @@ async def _open(url: str, environment: Environment) -> Side:
         )
     await store.open()
     return Side(store, address(url))
-
-
-def _codec(store: Store) -> Any:
-    """Reads what others keep apart in the database, and keeps nothing apart itself."""
-    from stepwell.codec.base import PAYLOAD_BYTES_MAX
-    from stepwell.codec.json_codec import JsonCodec
-    from stepwell.codec.offload import Offloaded
-
-    return Offloaded(JsonCodec(), store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
 
 
 def address(url: str) -> str:

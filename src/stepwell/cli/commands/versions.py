@@ -51,7 +51,7 @@ def versions(settings: Settings, workflow: str | None, patches: bool) -> None:
     """
     out = Output(settings)
     with Bars(out) as bars:
-        uses, gates = ask(settings, lambda client: _read(client, bars, settings.app, workflow, patches))
+        uses, gates = ask(settings, lambda client: _read(client, bars, workflow, patches))
     body = {
         "versions": [_version_body(use) for use in uses],
         "patches": [{**use._asdict(), "safe_to_delete": use.may_delete} for use in gates],
@@ -69,7 +69,7 @@ def versions(settings: Settings, workflow: str | None, patches: bool) -> None:
 
 
 async def _read(
-    client: Client, bars: Bars, app: str | None, workflow: str | None, patches: bool
+    client: Client, bars: Bars, workflow: str | None, patches: bool
 ) -> tuple[list[VersionUse], list[PatchUse]]:
     from stepwell.check.inflight import Code
     from stepwell.check.versions import NEEDING, patch_uses, version_uses
@@ -86,13 +86,11 @@ async def _read(
     if not patches:
         return uses, []
     code = None
-    if app is not None:
-        from stepwell.cli.modules import load_workflows
-        from stepwell.codec.json_codec import JsonCodec
-        from stepwell.codec.offload import Offloaded
+    if client.app is not None:
+        from stepwell.app import replay_codec
         from stepwell.replay.registry import Registry
 
-        code = Code(Registry(load_workflows(app)), Offloaded(JsonCodec(), client.store.blobs))
+        code = Code(Registry(client.app.workflows), replay_codec(client.app, client.store))
     total = sum(
         one.runs for one in tallies if one.status in NEEDING and workflow in (None, one.definition.rpartition("@")[0])
     )

@@ -1,4 +1,4 @@
-"""`stepwell worker`: execute the workflows of a module until told to stop."""
+"""`stepwell worker`: execute the workflows of an application until it is stopped."""
 
 from __future__ import annotations
 
@@ -16,27 +16,24 @@ from stepwell.cli.texts import clean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from stepwell.app import App
     from stepwell.config import WorkerSettings
     from stepwell.logs import LogFormat
-    from stepwell.replay.workflows import Workflow
     from stepwell.wiring import Engine
-    from stepwell.worker.observers import Observer
 
 _LEVELS = ("debug", "info", "warning", "error")
 
 
 @command("worker")
-@click.argument("module", required=False)
-@click.option("--name", default="worker", show_default=True, help="How it is called in listings.")
+@click.argument("module", metavar="[APP]", required=False)
+@click.option("--name", help="Its name in listings. Default: worker.")
+@click.option("--lease", metavar="TIME", help="How long its runs stay claimed if it dies. Default: 10s.")
+@click.option("--concurrency", type=click.IntRange(1), help="How many runs execute at once. Default: 1000.")
 @click.option(
-    "--lease", default="10s", show_default=True, metavar="TIME", help="How long its runs stay its own if it dies."
+    "--grace", default=10.0, show_default=True, metavar="SECONDS", help="How long running steps may take to end."
 )
-@click.option("--concurrency", default=1_000, show_default=True, type=click.IntRange(1), help="Runs at once.")
-@click.option(
-    "--grace", default=10.0, show_default=True, metavar="SECONDS", help="For running steps when told to stop."
-)
-@click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Prometheus reads there.")
-@click.option("--traces", is_flag=True, help="Spans for the OpenTelemetry that this process has set up.")
+@click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve metrics for Prometheus.")
+@click.option("--traces", is_flag=True, help="Send spans to the OpenTelemetry of this process.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -54,87 +51,95 @@ _LEVELS = ("debug", "info", "warning", "error")
 def worker(
     settings: Settings,
     module: str | None,
-    name: str,
-    lease: str,
-    concurrency: int,
+    name: str | None,
+    lease: str | None,
+    concurrency: int | None,
     grace: float,
     port: int | None,
     traces: bool,
     log_format: LogFormat,
     log_level: str,
 ) -> None:
-    """Execute the workflows of MODULE (shop.orders) or file (orders.py) until told to stop.
+    """Execute the workflows of APP until it is stopped.
+
+    APP is a file (app.py) or a module (shop.orders). app.py:shop is the App in the variable shop.
 
     The log is written to stderr: runs that start, complete, fail, are paused or end in an incomplete rollback, and what
-    your code logs. Each record names its run, key, workflow and path. With --metrics, figures are at
+    your code logs. Each record names its run, key, workflow and path. With --metrics, the metrics are at
     http://127.0.0.1:PORT/metrics; 0 takes a free port.
 
-    Ctrl-C or SIGTERM: takes nothing new, lets running steps end, gives the rest back. Twice: at once.
+    Ctrl-C or SIGTERM: the worker stops claiming, lets running steps end, and releases its other runs. A second one ends
+    it at once.
 
     \b
     Example:
-      stepwell --db sqlite:///shop.db worker orders.py --concurrency 100
+      stepwell worker app.py --concurrency 100
     """
-    module = module or settings.app
-    if module is None:
-        raise click.UsageError("Name the module with your workflows: stepwell worker MODULE")
+    if module is not None:
+        settings.app = module
+    loaded = settings.need_app("worker")
     import asyncio
     import logging
 
     from stepwell import collector
-    from stepwell.cli.modules import load_workflows
-    from stepwell.config import WorkerSettings
     from stepwell.logs import configure
 
     configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
-    workflows = load_workflows(module)
-    how = WorkerSettings(name=name, lease=lease, runs_max=concurrency)
+    given = {"name": name, "lease": lease, "runs_max": concurrency}
+    served = _served(loaded.need_work(), settings.db, given, has_metrics=port is not None, has_traces=traces)
     collector.tune_worker()
-    asyncio.run(_serve(settings, workflows, how, grace, port, traces=traces))
+    asyncio.run(_serve(settings, served, grace, port))
 
 
-async def _serve(
-    settings: Settings,
-    workflows: list[Workflow[Any, Any]],
-    how: WorkerSettings,
-    grace_seconds: float,
-    port: int | None,
-    *,
-    traces: bool,
-) -> None:
-    import asyncio
+def _served(app: App, db: str, given: dict[str, Any], *, has_metrics: bool, has_traces: bool) -> App:
+    """The app on the database of the command line, with the settings and hooks that its options add."""
+    from dataclasses import replace
 
-    from stepwell.cli.dev.clock import environment_of
-    from stepwell.wiring import Engine
+    from stepwell.config import WorkerSettings
     from stepwell.worker.metrics import Metrics
     from stepwell.worker.traces import Traces
 
-    observers: list[Observer] = [*([] if port is None else [Metrics()]), *([Traces()] if traces else [])]
+    chosen = {name: value for name, value in given.items() if value is not None}
+    hooks = list(app.hooks)
+    if has_metrics and not any(isinstance(hook, Metrics) for hook in hooks):
+        hooks.append(Metrics())
+    if has_traces and not any(isinstance(hook, Traces) for hook in hooks):
+        hooks.append(Traces())
+    return replace(app, url=db, hooks=tuple(hooks), settings=(app.settings or WorkerSettings()).merged(**chosen))
 
-    told = asyncio.Event()
-    # The second time: nothing is lost, what is not recorded is another worker's when the lease has run out.
-    _on_stop(lambda: os._exit(INTERRUPTED) if told.is_set() else told.set())
+
+async def _serve(settings: Settings, app: App, grace_seconds: float, port: int | None) -> None:
+    import asyncio
+
+    from stepwell.cli.dev.clock import environment_of
+    from stepwell.setting_sources import read_settings
+    from stepwell.wiring import Engine
+
+    stop = asyncio.Event()
+    # The second signal ends the process at once. Nothing is lost: another worker repeats what is not recorded.
+    _on_stop(lambda: os._exit(INTERRUPTED) if stop.is_set() else stop.set())
     async with AsyncExitStack() as stack:
-        environment = environment_of(settings.db)
-        engine = Engine(settings.db, workflows=workflows, settings=how, environment=environment, observers=observers)
+        how = read_settings(app.settings)
+        environment = environment_of(settings.db, threads_max=how.threads_max)
+        engine = Engine(app, worker=True, environment=environment)
         listener = None if port is None else await _expose(engine, port, stack)
-        await engine.__aenter__()
+        await engine.open()
         out = Output(settings)
-        _banner(out, settings, workflows, how, listener)
+        _banner(out, settings, app, how, listener)
         spawn = environment.executor.spawn
         failed = spawn(engine.wait_failed(), name="stepwell-failed")
-        stopped = spawn(told.wait(), name="stepwell-stopped")
+        stopped = spawn(stop.wait(), name="stepwell-stopped")
         await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if not failed.cancel():
             await engine.shutdown(0)
             raise failed.result()
-        out.note("Stopping: running steps may end. Once more to stop at once.")
+        out.note("Stopping: running steps may end. Press Ctrl-C again to stop at once.")
         await engine.shutdown(grace_seconds)
 
 
 async def _expose(engine: Engine, port: int, stack: AsyncExitStack) -> int:
-    """The port where figures are read."""
+    """The port where the metrics are served."""
     from stepwell.cli.exposure import HOST, expose
     from stepwell.errors import InvalidOptionError
 
@@ -147,25 +152,23 @@ async def _expose(engine: Engine, port: int, stack: AsyncExitStack) -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
-def _on_stop(tell: Callable[[], None]) -> None:
+def _on_stop(act: Callable[[], None]) -> None:
     import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
-            loop.add_signal_handler(number, tell)
+            loop.add_signal_handler(number, act)
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(tell))
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
 
 
-def _banner(
-    out: Output, settings: Settings, workflows: list[Workflow[Any, Any]], how: WorkerSettings, port: int | None
-) -> None:
+def _banner(out: Output, settings: Settings, app: App, how: WorkerSettings, port: int | None) -> None:
     from stepwell.addresses import spell_url
 
     db = spell_url(settings.db)
-    served = [f"{workflow.name} v{workflow.version}" for workflow in workflows]
+    served = [f"{workflow.name} v{workflow.version}" for workflow in app.workflows]
     body = {"name": how.name, "pid": os.getpid(), "db": db, "lease": str(how.lease), "workflows": served}
     if port is not None:
         body["metrics"] = f"http://127.0.0.1:{port}/metrics"
@@ -176,5 +179,5 @@ def _banner(
         yield clean(dot.join([*filter(None, said), "Ctrl-C stops"]))
 
     if out.format == "json":
-        out.format = "jsonl"  # one line, because whoever reads it waits for a whole one
+        out.format = "jsonl"  # one line: a program that reads it waits for a whole line
     out.one("stepwell.worker/1", body, run_ids=[], words=words)

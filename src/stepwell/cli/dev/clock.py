@@ -87,9 +87,11 @@ def skipping_environment(clock: SkippedClock, *, threads_max: int = 32) -> Envir
     return replace(system_environment(threads_max=threads_max), clock=clock, ids=SystemIds(clock))
 
 
-def environment_of(url: str) -> Environment:
+def environment_of(url: str, *, threads_max: int = 32) -> Environment:
     """The real machine, with the clock of a database in which time was skipped."""
     from stepwell.addresses import file_of
 
     skipped = read_skipped(file_of(url))
-    return skipping_environment(SkippedClock(skipped)) if skipped else system_environment()
+    if not skipped:
+        return system_environment(threads_max=threads_max)
+    return skipping_environment(SkippedClock(skipped), threads_max=threads_max)

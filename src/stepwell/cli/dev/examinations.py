@@ -1,4 +1,4 @@
-"""Looks at code that was just saved, in an interpreter of its own, before any worker loads it.
+"""Examines saved code in an interpreter of its own, before a worker loads it.
 
 `python -m stepwell.cli.dev.examinations APP URL` prints one JSON object, whatever the code does.
 """
@@ -12,33 +12,31 @@ import sys
 from typing import Any
 
 from stepwell.addresses import open_store
+from stepwell.app import App, replay_codec
 from stepwell.check.code import check_code
 from stepwell.check.inflight import Checked, Code, check_store
 from stepwell.check.reports import Report, as_json
 from stepwell.cli.dev.clock import environment_of
 from stepwell.cli.dev.outlines import outline
 from stepwell.cli.errors import describe
-from stepwell.cli.modules import load_workflows
-from stepwell.codec.json_codec import JsonCodec
-from stepwell.codec.offload import Offloaded
+from stepwell.cli.modules import load_app
 from stepwell.environment import LockstepThreads
 from stepwell.replay.registry import Registry
-from stepwell.replay.workflows import Workflow
 
 
-def examine(app: str, url: str) -> dict[str, Any]:
-    """What the code has, what is unsound in it, and which runs in flight could not go on with it."""
-    workflows = load_workflows(app)
-    report = Report(check_code(workflows), asyncio.run(_replay(workflows, url)))
-    return {"outline": outline(workflows), "report": as_json(report)}
+def examine(name: str, url: str) -> dict[str, Any]:
+    """What the code has, what is unsound in it, and which runs in flight could not continue with it."""
+    app = load_app(name).need_work()
+    report = Report(check_code(list(app.workflows)), asyncio.run(_replay(app, url)))
+    return {"outline": outline(list(app.workflows)), "report": as_json(report)}
 
 
-async def _replay(workflows: list[Workflow[Any, Any]], url: str) -> Checked:
+async def _replay(app: App, url: str) -> Checked:
     environment = environment_of(url)
     store, threads = open_store(url, environment, may_create=False), LockstepThreads()
     await store.open()
     try:
-        return await check_store(store, Code(Registry(workflows), Offloaded(JsonCodec(), store.blobs), threads))
+        return await check_store(store, Code(Registry(app.workflows), replay_codec(app, store), threads))
     finally:
         threads.close()
         await store.close()
@@ -46,13 +44,13 @@ async def _replay(workflows: list[Workflow[Any, Any]], url: str) -> Checked:
 
 
 def main() -> int:
-    """Print what was found. What the author's code prints goes to standard error."""
+    """Print the findings. The output of the author's code goes to standard error."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     app, url = sys.argv[1:]
     try:
         found = examine(app, url)
-    except Exception as error:  # noqa: BLE001  whatever the author's code does when it is imported
+    except Exception as error:  # noqa: BLE001  importing runs the author's code
         found = {"error": describe(error)[0]}
     with channel:
         json.dump(found, channel)

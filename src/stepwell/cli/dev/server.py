@@ -35,6 +35,11 @@ def can_serve() -> bool:
     return all(find_spec(name) is not None for name in ("starlette", "uvicorn", "h11"))
 
 
+def address_of(listener: socket.socket) -> str:
+    """The URL of a server on this socket."""
+    return f"http://{HOST}:{listener.getsockname()[1]}"
+
+
 class Api:
     """Serves the API of one engine until it is stopped."""
 
@@ -48,8 +53,8 @@ class Api:
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return f"http://{HOST}:{self._listener.getsockname()[1]}"
+        """Its address."""
+        return address_of(self._listener)
 
     async def serve(self) -> None:
         """Answer requests until `stop`."""

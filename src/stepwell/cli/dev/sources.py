@@ -1,4 +1,4 @@
-"""The code that runs, kept as text: a worker that is started again gets it, whatever the files say by then."""
+"""The code that runs, kept as text: a restarted worker gets the same code, even if the files have changed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from stepwell.cli.modules import load_workflows
-from stepwell.replay.workflows import Workflow
+from stepwell.app import App
+from stepwell.cli.modules import load_app, split_name
 
 
 class Module(NamedTuple):
-    """One module of the author's."""
+    """One module of the author."""
 
     name: str
     file: str
@@ -35,7 +35,7 @@ class _Loader(SourceFileLoader):
         return self._source.encode()
 
     def get_code(self, fullname: str) -> Any:
-        # Not by way of the cache of compiled files, which is about what is on disk.
+        # Not from the cache of compiled files: it belongs to the files on disk.
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
@@ -56,31 +56,32 @@ class _Finder(MetaPathFinder):
         )
 
 
-def load_app(app: str, kept: Sequence[Module]) -> list[Workflow[Any, Any]]:
-    """The workflows of a module or file; what was kept counts, and not what the files say now."""
+def load_kept_app(name: str, kept: Sequence[Module]) -> App:
+    """The app of a module or file. Modules that were kept are loaded as they were, whatever their files say now."""
     if kept:
         sys.meta_path.insert(0, _Finder(kept))
-        file = str(Path(app).resolve())
+        file = str(Path(split_name(name).module).resolve())
         for module in kept:
             if module.file == file:
-                sys.path.insert(0, str(root_of(app)))
+                sys.path.insert(0, str(root_of(name)))
                 importlib.import_module(module.name)
-    return load_workflows(app)
+    return load_app(name).need_work()
 
 
-def root_of(app: str) -> Path:
-    """The folder that the author's modules are in."""
-    if not app.endswith(".py"):
+def root_of(name: str) -> Path:
+    """The folder that the modules of an app are in."""
+    module = split_name(name)
+    if not module.is_file:
         return Path.cwd()
-    root = Path(app).resolve().parent
+    root = Path(module.module).resolve().parent
     while (root / "__init__.py").is_file():
         root = root.parent
     return root
 
 
-def loaded_modules(app: str, kept: Sequence[Module]) -> list[Module]:
-    """Every module of the author's that is loaded now."""
-    root, texts = root_of(app), {module.name: module.source for module in kept}
+def loaded_modules(name: str, kept: Sequence[Module]) -> list[Module]:
+    """Every module of the application that is loaded now."""
+    root, texts = root_of(name), {module.name: module.source for module in kept}
     found = []
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -93,10 +94,10 @@ def loaded_modules(app: str, kept: Sequence[Module]) -> list[Module]:
         try:
             found.append(Module(name, str(path), path.read_text("utf-8") if source is None else source))
         except (OSError, UnicodeDecodeError):
-            continue  # it was loaded, and is not a file that could be watched
+            continue  # a loaded module without a readable file
     return found
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file below the author's folder is somebody else's: in a virtual environment, or this package itself."""
+    """Whether a file below the author's folder is installed: in a virtual environment, or this package itself."""
     return any(part in ("site-packages", "node_modules", "stepwell") or part.startswith(".") for part in path.parts)

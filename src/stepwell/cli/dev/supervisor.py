@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from stepwell.addresses import open_store, spell_url
+from stepwell.app import App, reading_codec
 from stepwell.cli.dev import reloads
 from stepwell.cli.dev.banner import banner
 from stepwell.cli.dev.clock import SkippedClock, read_skipped, skipping_environment, write_skipped
@@ -19,13 +20,11 @@ from stepwell.cli.dev.outlines import step_names
 from stepwell.cli.dev.places import DevSlot, Place
 from stepwell.cli.dev.processes import WorkerProcess, ask_python
 from stepwell.cli.dev.recovery import await_recovery, list_unfinished, retire
-from stepwell.cli.dev.server import Api, can_serve, listen
+from stepwell.cli.dev.server import Api, address_of, can_serve, listen
 from stepwell.cli.dev.worker_supervisor import WorkerSupervisor
+from stepwell.cli.modules import load_app
 from stepwell.cli.texts import duration
 from stepwell.clock import SECOND, Instant, Span, span, to_datetime
-from stepwell.codec.base import PAYLOAD_BYTES_MAX
-from stepwell.codec.json_codec import JsonCodec
-from stepwell.codec.offload import Offloaded
 from stepwell.engine.views import run_view
 from stepwell.errors import InvalidOptionError, StepwellError
 from stepwell.wiring import Engine
@@ -53,9 +52,7 @@ class Supervisor:
         self._clock = SkippedClock(read_skipped(place.database))
         self._environment = skipping_environment(self._clock)
         self._store = open_store(place.url, self._environment)
-        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
-        codec = Offloaded(JsonCodec(), self._store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
-        self._engine = Engine(self._store, worker=False, environment=self._environment, codec=codec)
+        self._engine = self._make_engine(None)
         self._feed = Feed(self._store, self._printer.tell)
         self._keys = Keys(self._pressed)
         first = {"db": place.url, "name": slot.worker}
@@ -85,13 +82,13 @@ class Supervisor:
     async def _serve(self) -> None:
         spawn = self._environment.executor.spawn
         serving = None
-        if can_serve():
-            listener = listen(self._options.port)
-            self._api = Api(self._engine, listener)
-            serving = spawn(self._api.serve(), name="stepwell-dev-api")
-        self._slot.note({"url": self._api.url if self._api else "", "worker": self._slot.worker})
+        listener = listen(self._options.port) if can_serve() else None
+        self._slot.note({"url": address_of(listener) if listener else "", "worker": self._slot.worker})
         unfinished = await self._feed.begin()
         await self._worker.start()
+        if listener is not None:
+            self._api = Api(self._engine_with_codec(), listener)
+            serving = spawn(self._api.serve(), name="stepwell-dev-api")
         self._greet([name_of(run_view(detail.run)) for detail in unfinished])
         loops = [
             spawn(self._feed_loop(), name="stepwell-dev-feed"),
@@ -109,6 +106,23 @@ class Supervisor:
         if self._api is not None and serving is not None:
             self._api.stop()
             await asyncio.gather(serving, return_exceptions=True)
+
+    def _engine_with_codec(self) -> Engine:
+        """The engine of the API: it must read and write values as the worker does.
+
+        Only an app with a codec is loaded in this process, because code that is being written may do anything.
+        """
+        if not self._worker.code.has_codec:
+            return self._engine
+        try:
+            return self._make_engine(load_app(self._options.app).app)
+        except Exception as error:  # noqa: BLE001  an import of the application may raise anything
+            self._say(f"⚠ the HTTP API has no codec: {self._options.app} cannot be loaded here: {error}")
+            return self._engine
+
+    def _make_engine(self, app: App | None) -> Engine:
+        codec = reading_codec(app, self._store)
+        return Engine(self._store, worker=False, environment=self._environment, codec=codec)
 
     async def _until_over(self, loops: list[asyncio.Task[None]]) -> None:
         """Wait for the end. A loop of ours that breaks is a bug, and ends everything."""

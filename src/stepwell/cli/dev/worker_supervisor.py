@@ -14,6 +14,7 @@ from stepwell.cli.dev.processes import WorkerProcess
 from stepwell.cli.dev.recovery import Bodies
 from stepwell.cli.dev.reloads import Change, Watch
 from stepwell.cli.dev.sources import Module
+from stepwell.cli.modules import split_name
 from stepwell.environment import Executor
 
 _LOAD_SECONDS: Final = 120.0  # for the author's imports
@@ -25,13 +26,14 @@ Tell = Callable[..., None]  # name, words and facts of an event
 
 @dataclass(slots=True)
 class Code:
-    """The code that runs, as its worker said."""
+    """The code that runs, as its worker reported it."""
 
     workflows: Sequence[str] = ()
     definitions: Sequence[str] = ()
     samples: Sequence[str] = ()
     modules: Sequence[Module] = ()
     outline: Outline | None = None
+    has_codec: bool = False  # its App has a codec or offloads values
 
 
 class WorkerSupervisor:
@@ -75,10 +77,9 @@ class WorkerSupervisor:
 
     @property
     def app_file(self) -> str:
-        """The file that the workflows are in, as far as its name tells."""
-        return str(
-            (Path(self._app) if self._app.endswith(".py") else Path(f"{self._app.replace('.', '/')}.py")).resolve()
-        )
+        """The file that the name of the app points to."""
+        name = split_name(self._app)
+        return str(Path(name.module if name.is_file else f"{name.module.replace('.', '/')}.py").resolve())
 
     async def start(self, *, is_anew: bool = False) -> bool:
         """Start a worker, and wait until it serves or has said why it cannot.
@@ -139,7 +140,9 @@ class WorkerSupervisor:
             case "loaded":
                 outline = {name: [(kind, one) for kind, one in each] for name, each in said["outline"].items()}
                 modules = [Module(*each) for each in said["modules"]]
-                self.code = Code(said["workflows"], said["definitions"], said["samples"], modules, outline)
+                self.code = Code(
+                    said["workflows"], said["definitions"], said["samples"], modules, outline, said["has_codec"]
+                )
             case "broken":
                 self.error = said["error"]
             case _:
