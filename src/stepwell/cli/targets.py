@@ -1,10 +1,10 @@
-"""Which run is meant: an id, a unique beginning of one, a key, @last or @last-failed."""
+"""Targets: a command names a run by its id, a unique prefix of the id, its key, @last or @last-failed."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from stepwell.cli.texts import is_plain_word
 from stepwell.errors import NotFoundError, RequestError
 from stepwell.model.states import RunStatus
 
@@ -21,11 +21,10 @@ _SHORTCUTS = {
 }
 _SHOWN_MAX = 5
 _COMPLETED_MAX = 50
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@%+-]*")
 
 
 async def get_run_id(client: Client, target: str) -> RunId:
-    """The id of the run that is meant. Raises `NotFoundError`, and `RequestError` if several could be."""
+    """The id of the run that a target names. Raises `NotFoundError`, or `RequestError` if several match."""
     found = await find_run_id(client, target)
     if found is None:
         await client.engine.runs.detail(target)  # raises, with the nearest ids and keys
@@ -34,7 +33,7 @@ async def get_run_id(client: Client, target: str) -> RunId:
 
 
 async def find_run_id(client: Client, target: str) -> RunId | None:
-    """As `get_run_id`, but None if there is no such run."""
+    """As `get_run_id`, but None if no run matches."""
     if target.startswith("@"):
         return await _shortcut(client, target)
     run = await client.engine.status(target)
@@ -43,7 +42,7 @@ async def find_run_id(client: Client, target: str) -> RunId | None:
     begun = await client.views.find_by_prefix(target.strip().lower(), limit=_SHOWN_MAX + 1)
     if len(begun) > 1:
         shown = ", ".join(begun[:_SHOWN_MAX]) + (", …" if len(begun) > _SHOWN_MAX else "")
-        raise RequestError(f"{target!r} is the beginning of several run ids", why=shown, fix="write more of the id")
+        raise RequestError(f"{target!r} is a prefix of several run ids", why=shown, fix="write more of the id")
     return begun[0] if begun else None
 
 
@@ -64,16 +63,11 @@ def _id(run_id: str) -> RunId:
     return RunId(run_id)
 
 
-def is_plain_word(text: str) -> bool:
-    """Whether no shell finds anything in a text but a word: no quotes, blanks, expansions, options or newlines."""
-    return _PLAIN_WORD.fullmatch(text) is not None
-
-
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the shortcuts, and the ids and keys of the newest runs; nothing if they cannot be read.
+    """For shells: the shortcuts, and the ids and keys of the newest runs; only the shortcuts if the store is unreadable.
 
-    A shell puts the word on its line as it is, and some then obey what is in it. So a key that has anything but
-    harmless characters is left out: its run is offered by its id.
+    A shell puts a completed word on its line unquoted, and some shells then expand it. So a key with any character
+    that a shell could expand is left out; its run is offered by its id.
     """
     from stepwell.cli.client import ask
     from stepwell.cli.settings import Settings

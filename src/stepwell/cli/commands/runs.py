@@ -13,10 +13,12 @@ from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
 from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Column, Output
+from stepwell.cli.reasons import Surroundings, needs_waits, reason_of
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import complete_run, get_run_id
-from stepwell.cli.texts import brief, clean, dump_json, duration, moment
+from stepwell.cli.texts import brief, clean, dump_json, duration, moment, shell_word
 from stepwell.cli.tree import render_tree
 from stepwell.model.states import RunStatus
 
@@ -26,20 +28,24 @@ if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
     from stepwell.engine.explanations import Explanation
     from stepwell.engine.views import EntryView, ProgressView, RunView, WaitView
+    from stepwell.stores.base.views import RunFilter
 
 _COLUMNS = (
-    Column("RUN", is_fixed=True),
     Column("KEY"),
+    Column("RUN", is_fixed=True),
     Column("WORKFLOW", dropped=1),
     Column("STATUS", is_fixed=True),
-    Column("WHERE", dropped=3),
-    Column("WHY"),
-    Column("CREATED (UTC)", is_fixed=True, dropped=2),
+    Column("WHERE"),
+    Column("WHY", is_note=True),
+    Column("CREATED (UTC)", is_fixed=True, dropped=3),
     Column("TOOK", is_fixed=True, dropped=4),
 )
 _MORE = (Column("STARTED (UTC)"), Column("ENDED (UTC)"), Column("TAGS"), Column("PARENT", is_fixed=True))
 _COUNTED_MAX = 1_000  # matches, for the line below the table
+_EXPLAINED_MAX = 50  # waiting runs whose waits are read for one page
+_CHILDREN_MAX = 3  # named in one line
 _PAUSE_SECONDS = 0.25
+_SYSTEM = "stepwell."  # the names of our own workflows begin with it
 
 
 @command("ls")
@@ -47,15 +53,25 @@ _PAUSE_SECONDS = 0.25
 @click.option("--status", "-s", multiple=True, type=click.Choice([status.value for status in RunStatus]))
 @click.option("--workflow", "-w", help="Only runs of this workflow.")
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(1, 1_000))
-@click.option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
+@click.option("--before", metavar="RUN", help="Only runs that come after this one in the list: the next page.")
+@click.option("--all", "-a", "show_all", is_flag=True, help="Also runs of stepwell itself, such as stepwell.bulk.")
 def ls(
-    settings: Settings, where: str, status: tuple[str, ...], workflow: str | None, limit: int, before: str | None
+    settings: Settings,
+    where: str,
+    status: tuple[str, ...],
+    workflow: str | None,
+    limit: int,
+    before: str | None,
+    show_all: bool,
 ) -> None:
-    """List runs, newest first, or as the filter's sort: says.
+    """List runs, newest first, with where each one is and why.
 
     A filter has the fields status, workflow, version, key, id, parent, at, error, waiting, tag, attr.NAME, input.NAME,
-    since, until, took and sort; a - in front turns one round; a plain word is looked for in ids, keys, workflows and
-    errors.
+    since, until, took and sort. Prefix a term with - to exclude it. A plain word is searched in ids, keys, workflows
+    and errors.
+
+    On a terminal, RUN is the shortest unique prefix of the id; every command takes it. The formats wide, json and ids
+    print whole ids.
 
     \b
     Example:
@@ -63,37 +79,87 @@ def ls(
       stepwell ls --status failed --workflow checkout --limit 5
     """
     wanted = _filter(where, status, workflow)
-
     out = Output(settings)
-
-    async def look(client: Client) -> tuple[list[RunView], int]:
-        cursor = None if before is None else await get_run_id(client, before)
-        page = await client.list_runs(wanted, limit=limit + 1, before=cursor)
-        if not out.is_for_people or (cursor is None and len(page) <= limit):
-            return page, len(page)
-        from stepwell.engine.filters import parse_filter
-
-        return page, await client.views.count_runs(parse_filter(wanted, client.store.now()), limit=_COUNTED_MAX + 1)
-
-    found, total = ask(settings, look)
-    runs = found[:limit]
-    following = runs[-1].run_id if len(found) > limit else None
+    found = ask(settings, lambda client: _read_page(client, wanted, limit, before, show_all, out))
+    runs, following = found.runs, found.following
     if out.many(RUN, "runs", [run_body(run) for run in runs], run_ids=[run.run_id for run in runs], next=following):
         return
     if not runs:
         out.note("No runs match." if wanted or before else "No runs yet. Start one: stepwell start WORKFLOW")
         return
     columns = (*_COLUMNS, *_MORE) if out.is_wide else _COLUMNS
-    out.table(columns, [[*_row(run, out), *(_more(run) if out.is_wide else ())] for run in runs])
-    if following is not None or total > len(runs):
+    out.table(columns, [[*_row(run, found, out), *(_more(run) if out.is_wide else ())] for run in runs])
+    if following is not None or found.total > len(runs):
         dot = " - " if out.ascii else " · "
-        count = f"more than {_COUNTED_MAX:,}" if total > _COUNTED_MAX else f"{total:,}"
+        count = f"more than {_COUNTED_MAX:,}" if found.total > _COUNTED_MAX else f"{found.total:,}"
         said = f"{len(runs):,} of {count} match"
-        out.note(said if following is None else f"{said}{dot}next: --before {following}")
+        out.note(said if following is None else f"{said}{dot}next: --before {shell_word(following)}")
+
+
+class Page(NamedTuple):
+    """One page of a listing, with what its table shows besides the runs."""
+
+    runs: list[RunView]
+    following: str | None  # the run after which the next page begins
+    total: int  # matches, as far as they were counted
+    short: dict[str, str]  # prefixes of ids
+    around: Surroundings | None
+
+
+async def _read_page(
+    client: Client, wanted: str, limit: int, before: str | None, show_all: bool, out: Output
+) -> Page:
+    from stepwell.engine.filters import parse_filter
+
+    where = parse_filter(wanted, client.store.now())
+    where = where if show_all else _without_system_runs(where)
+    cursor = None if before is None else await get_run_id(client, before)
+    found = await client.list_runs(where, limit=limit + 1, before=cursor)
+    runs, following = found[:limit], found[limit - 1].run_id if len(found) > limit else None
+    if not out.is_for_people:
+        return Page(runs, following, len(found), {}, None)
+    is_whole = cursor is None and len(found) <= limit
+    total = len(found) if is_whole else await client.views.count_runs(where, limit=_COUNTED_MAX + 1)
+    is_short = out.is_terminal and not out.is_wide
+    short = await short_ids(client.views, [run.run_id for run in runs]) if is_short else {}
+    return Page(runs, following, total, short, await _look_around(client, runs))
+
+
+def _without_system_runs(where: RunFilter) -> RunFilter:
+    """The filter without the runs of our own workflows, unless it names a workflow, a key or an id itself."""
+    from stepwell.stores.base.filters import Condition, Field
+
+    named = {condition.field for condition in where.conditions if not condition.negated}
+    if where.workflow is not None or where.key is not None or named & {Field.WORKFLOW, Field.KEY, Field.ID}:
+        return where
+    hidden = Condition(Field.WORKFLOW, ((_SYSTEM, ""),), negated=True)
+    return where._replace(conditions=(*where.conditions, hidden))
+
+
+async def _look_around(client: Client, runs: list[RunView]) -> Surroundings:
+    """What the reasons of these runs depend on."""
+    from stepwell.clock import to_datetime
+    from stepwell.engine.views import hold_view, run_view, wait_views
+    from stepwell.ids import RunId
+
+    now, waits, children = client.store.now(), {}, {}
+    for run in [run for run in runs if needs_waits(run)][:_EXPLAINED_MAX]:
+        detail = await client.views.detail(RunId(run.run_id))
+        if detail is not None:
+            waits[run.run_id] = wait_views(detail)
+            active = [child for child in detail.children if child.ended_at is None]
+            children[run.run_id] = [run_view(child) for child in active[:_CHILDREN_MAX]]
+    served: set[str] = set()
+    held = {}
+    if any(run.status == RunStatus.PENDING for run in runs):
+        workers = await client.views.list_workers()
+        served = served.union(*(worker.definitions for worker in workers if worker.lease_until > now))
+        held = {one.workflow: hold_view(one.hold, one.workflow) for one in await client.store.holds.list_holds()}
+    return Surroundings(to_datetime(now), served, held, waits, children)
 
 
 def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
-    """What all options say together, in the filter language."""
+    """All options together, in the filter language."""
     terms = [where.strip()]
     if statuses:
         terms.append(f"status:{','.join(statuses)}")
@@ -108,16 +174,17 @@ def _more(run: RunView) -> list[str]:
     return [moment(run.started_at), moment(run.ended_at), tags, run.parent or ""]
 
 
-def _row(run: RunView, out: Output) -> list[str]:
-    failure = run.failure
+def _row(run: RunView, page: Page, out: Output) -> list[str]:
+    assert page.around is not None
     begun = run.started_at or run.created_at
+    reason = reason_of(run, page.around)
     return [
-        run.run_id,
-        run.key or "",
+        run.key or "-",
+        page.short.get(run.run_id, run.run_id),
         f"{run.workflow} v{run.version}",
         show_status("unreadable" if run.unreadable else run.status, ascii=out.ascii),
-        failure.path if failure else "",
-        run.unreadable or (failure.summary if failure else run.reason),
+        reason.where,
+        reason.why,
         moment(run.created_at),
         duration((run.ended_at - begun).total_seconds()) if run.ended_at else "",
     ]
@@ -175,7 +242,7 @@ def show(settings: Settings, run: str) -> None:
 def _words(seen: Seen, out: Output) -> Iterator[str]:
     from stepwell.engine.views import RUN_LINES
 
-    yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+    yield from render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii)
     if seen.run.unreadable:
         yield clean(f"this run cannot be read: {seen.run.unreadable}")
     for entry in seen.entries:
