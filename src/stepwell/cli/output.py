@@ -209,7 +209,9 @@ def _stacked(columns: Sequence[Column], used: Sequence[int], lines: Sequence[Seq
     notes = [n for n in used if columns[n].is_note]
     if not notes or room == sys.maxsize:
         return []
-    others = sum(max(_cells(line[n]) for line in lines) for n in used if n not in notes and columns[n].dropped <= _EXTRA)
+    others = sum(
+        max(_cells(line[n]) for line in lines) for n in used if n not in notes and columns[n].dropped <= _EXTRA
+    )
     needed = sum(min(_NOTE_MIN, max(_cells(line[n]) for line in lines)) for n in notes)
     return notes if others + needed + _GAP * (len(used) - 1) > room else []
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNDO_MARK = "~undo"  # in a path: the undo of the step before it
 _OWN = "run"  # the name under which the failure of an undo keeps the failure of its run
+_MAY_KEEP_OWN = frozenset({RunStatus.COMPENSATION_FAILED, RunStatus.COMPENSATING, RunStatus.PAUSED})
 _NEED_WAITS = frozenset({RunStatus.WAITING, RunStatus.PAUSED, RunStatus.CANCELLING, RunStatus.COMPENSATING})
 
 
@@ -95,13 +96,29 @@ def origin_of(failure: FailureRecord) -> Origin:
     return Origin(path, failure, others)
 
 
-def split_rollback(failure: FailureRecord) -> tuple[FailureRecord, FailureRecord | None]:
-    """The failure that stopped a rollback, and the failure of the run that began it."""
+def failures_of(run: RunView) -> tuple[FailureRecord | None, FailureRecord | None]:
+    """The failure of the run itself, and the failure that stopped its rollback; the first alone if none did."""
+    if run.failure is None or run.status not in _MAY_KEEP_OWN:
+        return run.failure, None
+    own = run.failure.causes.get(_OWN)
+    if own is None:
+        is_undo = run.status == RunStatus.COMPENSATION_FAILED
+        return (None, run.failure) if is_undo else (run.failure, None)
     import msgspec
 
-    own = failure.causes.get(_OWN)
-    rest = {name: cause for name, cause in failure.causes.items() if name != _OWN}
-    return msgspec.structs.replace(failure, causes=rest), own
+    rest = {name: cause for name, cause in run.failure.causes.items() if name != _OWN}
+    return own, msgspec.structs.replace(run.failure, causes=rest)
+
+
+def is_paused_by_code(run: RunView) -> bool:
+    """Whether a run is paused because the code does not fit its history; other code lets it continue."""
+    if run.status != RunStatus.PAUSED or run.hold is not None or run.failure is None:
+        return False
+    from stepwell.engine.causes import is_fixed_by_code
+
+    own, stopped = failures_of(run)
+    failure = stopped or own
+    return failure is not None and is_fixed_by_code(failure)
 
 
 def undone_path(path: str) -> str:
@@ -123,8 +140,8 @@ def wait_line(wait: WaitView, children: Sequence[RunView] = ()) -> str:
             return f"waits for child {shown}" if shown else "waits for its child"
         case "retry":
             last = wait.failed_attempts[-1] if wait.failed_attempts else None
-            why = f"attempt {last.number} failed: {last.error}; " if last else ""
-            return f"{why}retries at {moment(wait.due_at)} UTC"
+            why = f": attempt {last.number} failed: {last.error}" if last else ""
+            return f"retries at {moment(wait.due_at)} UTC{why}"
         case _:
             return f"sleeps{until}"
 
@@ -137,9 +154,9 @@ def _failed(run: RunView) -> Reason:
 
 
 def _stopped_rollback(run: RunView) -> Reason:
-    if run.failure is None:
+    own, stopped = failures_of(run)
+    if stopped is None:
         return Reason("", run.reason)
-    stopped, own = split_rollback(run.failure)
     undo = origin_of(stopped)
     first = "" if own is None else f"; the run failed first: {origin_of(own).words}"
     return Reason(f"undo of {undone_path(undo.path)}", f"{undo.words}{first}")
@@ -149,13 +166,12 @@ def _paused(run: RunView, around: Surroundings) -> Reason:
     if run.hold is not None:
         first = next(iter(around.waits.get(run.run_id, ())), None)
         return Reason(first.path if first else "", _held(run.hold, "paused"))
-    if run.failure is None:
+    own, stopped = failures_of(run)
+    failure = stopped or own
+    if failure is None:
         return Reason("", run.reason)
-    from stepwell.engine.causes import is_fixed_by_code
-
-    stopped, _ = split_rollback(run.failure)
-    origin = origin_of(stopped)
-    said = f"changed code: {origin.failure.message}" if is_fixed_by_code(origin.failure) else origin.words
+    origin = origin_of(failure)
+    said = f"changed code: {origin.failure.message}" if is_paused_by_code(run) else origin.words
     return Reason(origin.path, said)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +46,12 @@ def _prefixes(run_ids: set[str], sharing: Sequence[RunId], length: int) -> dict[
     ordered = sorted({*run_ids, *sharing})
     shared = dict.fromkeys(ordered, 0)
     for one, other in pairwise(ordered):
-        common = len(commonprefix((one, other)))
+        common = _common(one, other)
         shared[one], shared[other] = max(shared[one], common), max(shared[other], common)
     return {run_id: run_id[: max(length, shared[run_id] + 1)] for run_id in run_ids}
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two ids share at their beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -64,7 +64,7 @@ def _id(run_id: str) -> RunId:
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the shortcuts, and the ids and keys of the newest runs; only the shortcuts if the store is unreadable.
+    """For shells: the shortcuts, and ids and keys of the newest runs; the shortcuts alone if the store cannot be read.
 
     A shell puts a completed word on its line unquoted, and some shells then expand it. So a key with any character
     that a shell could expand is left out; its run is offered by its id.

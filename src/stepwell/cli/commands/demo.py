@@ -65,7 +65,7 @@ def _plain(line: str) -> str:
 def _words(report: Report, db: str, out: Output) -> Iterator[str]:
     for seen in report.runs:
         yield ""
-        yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+        yield from render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii, width=out.width)
     yield ""
     for check in report.checks:
         line = f"{'✓' if check.ok else '✕'} {check.claim}" + (f"  ({check.detail})" if check.detail else "")

@@ -106,9 +106,7 @@ async def _gather(client: Client, run: str, depth: int) -> Family:
     children: list[Family] = []
     for child in seen.children[:_CHILDREN_MAX] if depth else ():
         is_known = not child.unreadable
-        children.append(
-            await _gather(client, child.run_id, depth - 1) if is_known else Family(Seen(child, [], [], [], [], []), [])
-        )
+        children.append(await _gather(client, child.run_id, depth - 1) if is_known else Family(Seen(child), []))
     return Family(seen, children)
 
 
@@ -131,7 +129,7 @@ def _ids(family: Family) -> Iterator[str]:
 
 def _tree_words(family: Family, out: Output, lead: str) -> Iterator[str]:
     seen = family.seen
-    for line in out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii)):
+    for line in render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii, width=out.width):
         yield lead + line
     for child in family.children:
         yield from _tree_words(child, out, lead + "    ")
@@ -214,7 +212,8 @@ def diff(settings: Settings, run_a: str, run_b: str, show_all: bool) -> None:
     from stepwell.check.differences import compare
 
     a, b = ask(settings, lambda client: _read_side(client, run_a, run_b))
-    found, out = compare((a.run, a.entries, a.waits), (b.run, b.entries, b.waits)), Output(settings)
+    one, other = ((side.run, list(side.entries), list(side.waits)) for side in (a, b))
+    found, out = compare(one, other), Output(settings)
     if out.format != "table":
         out.one("stepwell.diff/1", _diff_body(found), run_ids=[found.left.run_id, found.right.run_id], words=list)
         return

@@ -7,27 +7,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bodies import HISTORY, RUN, cause_body, entry_body, progress_bodies, run_body, wait_bodies
+from stepwell.cli.bodies import (
+    HISTORY,
+    RUN,
+    act_bodies,
+    cause_body,
+    entry_body,
+    progress_bodies,
+    run_body,
+    undo_bodies,
+    wait_bodies,
+)
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
 from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Column, Output
-from stepwell.cli.reasons import Surroundings, needs_waits, reason_of
+from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_of, reason_of, undone_path
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import complete_run, get_run_id
-from stepwell.cli.texts import brief, clean, dump_json, duration, moment, shell_word
+from stepwell.cli.texts import brief, clean, clean_lines, dump_json, duration, moment, shell_word, wrap
 from stepwell.cli.tree import render_tree
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from stepwell.cli.undos import Undo
     from stepwell.engine.causes import Cause
     from stepwell.engine.explanations import Explanation
-    from stepwell.engine.views import EntryView, ProgressView, RunView, WaitView
+    from stepwell.engine.views import ActView, EntryView, ProgressView, RunView, WaitView
     from stepwell.stores.base.views import RunFilter
 
 _COLUMNS = (
@@ -106,9 +117,7 @@ class Page(NamedTuple):
     around: Surroundings | None
 
 
-async def _read_page(
-    client: Client, wanted: str, limit: int, before: str | None, show_all: bool, out: Output
-) -> Page:
+async def _read_page(client: Client, wanted: str, limit: int, before: str | None, show_all: bool, out: Output) -> Page:
     from stepwell.engine.filters import parse_filter
 
     where = parse_filter(wanted, client.store.now())
@@ -194,55 +203,88 @@ class Seen(NamedTuple):
     """Everything about one run, from one consistent read."""
 
     run: RunView
-    entries: list[EntryView]
-    waits: list[WaitView]
-    pending: list[str]  # names of signals that it has not asked for yet
-    children: list[RunView]
-    progress: list[ProgressView]
+    entries: Sequence[EntryView] = ()
+    waits: Sequence[WaitView] = ()
+    pending: Sequence[str] = ()  # names of signals that it has not received yet
+    children: Sequence[RunView] = ()
+    progress: Sequence[ProgressView] = ()
+    undos: Sequence[Undo] = ()
 
 
 async def look(client: Client, target: str) -> Seen:
-    """Read one run whole."""
+    """Read one run with its history."""
+    from stepwell.cli.undos import undo_stack
     from stepwell.engine.views import entry_views, progress_views, run_view, wait_views
 
     detail = await client.engine.runs.detail(await get_run_id(client, target))
     fetch = client.engine.runs.fetch
+    run, entries = run_view(detail.run, fetch=fetch), entry_views(detail, fetch=fetch)
     return Seen(
-        run_view(detail.run, fetch=fetch),
-        entry_views(detail, fetch=fetch),
+        run,
+        entries,
         wait_views(detail),
         [signal.name for signal in detail.signals],
         [run_view(child) for child in detail.children],
         progress_views(detail, fetch),
+        undo_stack(detail, run, entries),
     )
 
 
 @command("show")
 @click.argument("run", shell_complete=complete_run)
 def show(settings: Settings, run: str) -> None:
-    """Show what a run did and what it waits for, as a tree.
+    """Show one run: what it did, what it waits for, what is undone, why it failed, and who repaired it.
 
     \b
     Example:
       stepwell show order-42
     """
-    seen = ask(settings, lambda client: look(client, run))
+
+    async def read(client: Client) -> tuple[Seen, list[ActView]]:
+        from stepwell.engine.views import act_view
+        from stepwell.ids import RunId
+
+        seen = await look(client, run)
+        return seen, [act_view(act) for act in await client.views.list_audit(RunId(seen.run.run_id))]
+
+    seen, acts = ask(settings, read)
     out = Output(settings)
     body = {
         **run_body(seen.run),
         "entries": [entry_body(entry) for entry in seen.entries],
         "waits": wait_bodies(seen.waits),
-        "pending_signals": seen.pending,
+        "pending_signals": list(seen.pending),
         "progress": progress_bodies(seen.progress),
         "children": [run_body(child) for child in seen.children],
+        "undo_stack": undo_bodies(seen.undos),
+        "acts": act_bodies(acts),
     }
-    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: _words(seen, out))
+    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: _words(seen, acts, out))
 
 
-def _words(seen: Seen, out: Output) -> Iterator[str]:
+def _words(seen: Seen, acts: Sequence[ActView], out: Output) -> Iterator[str]:
+    run = seen.run
+    tree = render_tree(run, seen.entries, seen.waits, undos=seen.undos, ascii=out.ascii, width=out.width)
+    yield from tree
+    yield from _remarks(seen)
+    if acts:
+        yield "operator actions"
+        for act in acts:
+            yield from wrap(_act_line(act, out), out.width, first="  ", rest=" " * 6)
+    if seen.children:
+        yield "children"
+    for child in seen.children:
+        state = f"unreadable: {child.unreadable}" if child.unreadable else show_status(child.status, ascii=out.ascii)
+        yield "  " + clean(f"{child.run_id}  {child.key or '-'}  {child.workflow} v{child.version}  {state}")
+    for title, trace in _tracebacks(run):
+        yield clean(title)
+        yield from (f"  {line}".rstrip() for line in clean_lines(trace.rstrip()))
+
+
+def _remarks(seen: Seen) -> Iterator[str]:
+    """Facts that have no place in the tree, a line for each."""
     from stepwell.engine.views import RUN_LINES
 
-    yield from render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii)
     if seen.run.unreadable:
         yield clean(f"this run cannot be read: {seen.run.unreadable}")
     for entry in seen.entries:
@@ -257,12 +299,25 @@ def _words(seen: Seen, out: Output) -> Iterator[str]:
     for step in seen.progress:
         yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:
-        yield clean(f"signals not asked for yet: {', '.join(seen.pending)}")
-    for child in seen.children:
-        yield clean(
-            f"child {child.run_id}  {child.workflow} v{child.version}  "
-            + ("unreadable: " + child.unreadable if child.unreadable else child.status)
-        )
+        yield clean(f"signals not received yet: {', '.join(seen.pending)}")
+
+
+def _act_line(act: ActView, out: Output) -> str:
+    arrow = "->" if out.ascii else "→"
+    who, why = f" by {act.by}" if act.by else "", f": {act.reason}" if act.reason else ""
+    change = f" ({act.before} {arrow} {act.after})" if act.before != act.after else ""
+    return clean(f"{moment(act.at)} UTC  {act.verb.replace('_', ' ')}{who}{why}{change}")
+
+
+def _tracebacks(run: RunView) -> Iterator[tuple[str, str]]:
+    """The tracebacks of the first failure and of the undo that failed, each with a title."""
+    own, stopped = failures_of(run)
+    what = "failed undo" if run.status == RunStatus.COMPENSATION_FAILED else "stop"
+    for failure, title in ((own, "failure"), (stopped, what)):
+        origin = None if failure is None else origin_of(failure)
+        if origin is not None and origin.failure.trace:
+            at = f" at {undone_path(origin.path)}" if origin.path else ""
+            yield f"traceback of the {title}{at}", origin.failure.trace
 
 
 @command("watch")
