@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,17 +194,21 @@ async def _tell(kit: Kit) -> None:
 
 
 def write_story(folder: Path) -> tuple[Path, Instant]:
-    """Make the database in a folder; its file, and what time it is in it. A live worker serves all but one workflow."""
+    """Make the database in a folder; its file, and the time in it. A live worker serves all workflows but `report`."""
     Code.is_new = Code.card_works = False
-    options = KitOptions(store="sqlite", folder=folder, nondeterminism="off", world=Options())
+    own = folder / "kit"
+    own.mkdir()
+    options = KitOptions(store="sqlite", folder=own, nondeterminism="off", world=Options())
 
     async def make() -> Instant:
         kit = Kit(options, name="the story")
         try:
             await _tell(kit)
+            for part in own.iterdir():  # before the worker leaves
+                shutil.copy(part, folder / part.name.replace("stepwell-test", "shop"))
             return kit.world.store.now()
         finally:
             kit.close(is_checked=False)
 
     now = asyncio.run(make())
-    return folder / "stepwell-test.db", now
+    return folder / "shop.db", now

@@ -108,7 +108,7 @@ def test_a_person_is_asked(
 
     assert (said.code, db.status("approval-1").status) == (code, status)
     assert "1 run matches (newest " in said.err
-    assert "Go on? [y/N]" in said.err
+    assert "Continue? [y/N]" in said.err
 
 
 def test_stopped_by_ctrl_c_it_tells_what_was_done_and_leaves_the_rest(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_stopped_by_ctrl_c_it_tells_what_was_done_and_leaves_the_rest(tmp_path: 
         said = process.communicate(timeout=30)[0]
 
     assert process.returncode == 130, said
-    assert "bulk-1 · Cancelled: 20 of 50 · stopped: 30 were not touched" in said
+    assert "bulk-1 · Cancelled: 20 of 50 · stopped: 30 not reached" in said
     (bulk,) = asyncio.run(ask(url, lambda engine: engine.bulks.list()))
     assert (bulk.state, bulk.done, bulk.matched) == ("aborted", 20, 50)
     assert len(asyncio.run(ask(url, lambda engine: engine.runs.list("workflow:nap status:pending")))) == len(ids) - 20

@@ -43,7 +43,7 @@ def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytes
     )
     body = cli("workflow", "pause", "approval", "--reason", "the bank is down", "--db", db.url, "-o", "json").json
     assert (body["changed"], body["live_runs"]) == (True, 1)
-    assert "was paused before" in cli("workflow", "pause", "approval", "--db", db.url).out
+    assert "was already paused" in cli("workflow", "pause", "approval", "--db", db.url).out
 
     listed = cli("workflow", "ls", "--db", db.url, "-o", "json").json["workflows"]
     assert [one["workflow"] for one in listed if one["hold"] is not None] == ["approval"]
@@ -51,7 +51,7 @@ def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytes
     assert "paused by ann: the bank is down" in cli("workflow", "show", "approval", "--db", db.url).out
     assert "workflow approval is paused by ann: the bank is down" in cli("why", "approval-1", "--db", db.url).out
 
-    assert "Workflow approval goes on" in cli("workflow", "resume", "approval", "--db", db.url).out
+    assert "Workflow approval is resumed" in cli("workflow", "resume", "approval", "--db", db.url).out
     assert "is not paused" in cli("workflow", "resume", "approval", "--db", db.url).out
     acts = cli("workflow", "show", "approval", "--db", db.url, "-o", "json").json["acts"]
     assert [(act["verb"], act["workflow"], act["by"], act["reason"]) for act in acts] == [

@@ -52,8 +52,8 @@ def _rollbacks(runs: Sequence[Run]) -> Finding:
     return warning(
         "rollbacks",
         f"{_count(len(runs), 'rollback is', 'rollbacks are')} incomplete, such as {_example(runs[0])}",
-        why="an undo failed, so some effects of the run are undone and others are not",
-        fix=f"fix the cause, then: stepwell rollback resume {_id(runs[0])}",
+        why="an undo failed, so only some effects of the run are undone; fix the cause, then resume the rollback",
+        fix=f"stepwell rollback resume {_id(runs[0])}",
     )
 
 
@@ -63,8 +63,8 @@ def _failed(runs: Sequence[Run]) -> Finding:
     return warning(
         "failed",
         f"{_count(len(runs), 'failed run is', 'failed runs are')} unresolved, such as {_example(runs[0])}",
-        why="nothing retries a failed run; a retry, or a new run with its key, resolves it",
-        fix=f"fix the cause, then: stepwell retry {_id(runs[0])}; all of them: stepwell retry --where status:failed",
+        why="no worker retries a failed run; fix the cause, then retry it, or start a new run with its key",
+        fix=f"stepwell retry {_id(runs[0])}",
     )
 
 
@@ -87,8 +87,8 @@ def _paused(runs: Sequence[Run]) -> list[Finding]:
             "changed code",
             by_code,
             "paused by changed code",
-            why="the code of the workers does not fit the history of the run",
-            fix="stepwell check MODULE shows the difference; deploy code that fits, and the run resumes by itself",
+            why="the code does not fit the history of the run; deploy code that fits, and the run resumes by itself",
+            fix="stepwell why {run}",
         ),
     ]
     if others:
@@ -97,8 +97,8 @@ def _paused(runs: Sequence[Run]) -> list[Finding]:
                 "stopped",
                 others,
                 "paused after an error",
-                why="continuing could repeat the error, so a person has to decide",
-                fix="fix the cause, then: stepwell resume {run}",
+                why="continuing could repeat the error; fix the cause, then resume the run",
+                fix="stepwell resume {run}",
             )
         )
     return found
@@ -144,8 +144,8 @@ async def _unserved(client: Client) -> Finding:
         "unserved",
         f"{_count(len(runs), 'pending run has', 'pending runs have')} no live worker, such as {_name(runs[0])}"
         f" ({runs[0].workflow} v{runs[0].version})",
-        why="a worker executes only the workflows and versions that its module has",
-        fix="start a worker whose module has this workflow and version: stepwell worker MODULE",
+        why="a worker executes only workflows of its module; start one whose module has this workflow and version",
+        fix="stepwell worker MODULE",
     )
 
 
@@ -155,10 +155,10 @@ async def _dead_letters(client: Client) -> Finding:
         return fine("dead letters", "every event reached its sink or is still being sent")
     return warning(
         "dead letters",
-        f"{_count(len(dead), 'event has', 'events have')} not reached their sink, such as {dead[0].name!r} of run"
-        f" {dead[0].key or dead[0].run_id} for {dead[0].sink}: {dead[0].failure}",
-        why="the sink rejected the event as often as the policy allows, so no worker sends it again",
-        fix=f"fix the sink, then: stepwell outbox replay {shell_word(dead[0].event_id)}",
+        f"{_count(len(dead), 'event', 'events')} could not be sent, such as {dead[0].name!r} of run"
+        f" {dead[0].key or dead[0].run_id} to {dead[0].sink}: {dead[0].failure}",
+        why="the sink rejected it as often as its policy allows; fix the sink, then send the event again",
+        fix=f"stepwell outbox replay {shell_word(dead[0].event_id)}",
     )
 
 

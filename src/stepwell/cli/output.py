@@ -116,6 +116,11 @@ class Output:
         if self.format == "table":
             _echo(clean(text), colour=False, err=True)
 
+    def warn(self, text: str) -> None:
+        """Tell people that the result may not be what they expect: as `note`, and also beside ids."""
+        if self.format in ("table", "ids"):
+            _echo(clean(text), colour=False, err=True)
+
     @property
     def width(self) -> int | None:
         """The columns of the terminal; None if the output goes elsewhere, where no line is too long."""

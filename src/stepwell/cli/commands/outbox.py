@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.acts import by_option
 from stepwell.cli.client import ask
+from stepwell.cli.operators import by_option
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings
 from stepwell.cli.texts import clean, moment
