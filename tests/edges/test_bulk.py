@@ -39,7 +39,7 @@ def test_without_a_person_nothing_is_done_unless_it_is_said(cli: Cli, db: Shop) 
     said = cli("cancel", "--where", "status:waiting", "--db", db.url)
 
     assert said.code == 2
-    assert "1 run matches; nothing was done" in said.err
+    assert "1 run matches; nothing done" in said.err
     assert db.status("approval-1").status == "waiting"
 
 

@@ -89,7 +89,7 @@ def test_only_the_fields_that_are_asked_for_are_printed(
 
 
 def test_an_unknown_field_is_rejected_with_the_names_of_all_fields() -> None:
-    with pytest.raises(click.UsageError, match="Unknown field tool. Fields are run_id, tags, took"):
+    with pytest.raises(click.UsageError, match=r"Unknown field tool\. Fields are run_id, tags, took"):
         Output(Settings(output="json", fields=("tool",))).many("s/1", "runs", ITEMS, run_ids=[])
 
 

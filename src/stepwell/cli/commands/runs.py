@@ -27,7 +27,7 @@ from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
-from stepwell.cli.targets import complete_run, get_run_id
+from stepwell.cli.targets import complete_run, get_run_id, without_system_runs
 from stepwell.cli.texts import brief, clean, clean_lines, dump_json, duration, moment, shell_word, wrap
 from stepwell.cli.tree import render_tree
 from stepwell.model.states import RunStatus
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
     from stepwell.engine.explanations import Explanation
     from stepwell.engine.views import ActView, EntryView, ProgressView, RunView, WaitView
-    from stepwell.stores.base.views import RunFilter
 
 _COLUMNS = (
     Column("KEY"),
@@ -56,7 +55,6 @@ _COUNTED_MAX = 1_000  # matches, for the line below the table
 _EXPLAINED_MAX = 50  # waiting runs whose waits are read for one page
 _CHILDREN_MAX = 3  # named in one line
 _PAUSE_SECONDS = 0.25
-_SYSTEM = "stepwell."  # the names of our own workflows begin with it
 
 
 @command("ls")
@@ -121,7 +119,7 @@ async def _read_page(client: Client, wanted: str, limit: int, before: str | None
     from stepwell.engine.filters import parse_filter
 
     where = parse_filter(wanted, client.store.now())
-    where = where if show_all else _without_system_runs(where)
+    where = where if show_all else without_system_runs(where)
     cursor = None if before is None else await get_run_id(client, before)
     found = await client.list_runs(where, limit=limit + 1, before=cursor)
     runs, following = found[:limit], found[limit - 1].run_id if len(found) > limit else None
@@ -132,17 +130,6 @@ async def _read_page(client: Client, wanted: str, limit: int, before: str | None
     is_short = out.is_terminal and not out.is_wide
     short = await short_ids(client.views, [run.run_id for run in runs]) if is_short else {}
     return Page(runs, following, total, short, await _look_around(client, runs))
-
-
-def _without_system_runs(where: RunFilter) -> RunFilter:
-    """The filter without the runs of our own workflows, unless it names a workflow, a key or an id itself."""
-    from stepwell.stores.base.filters import Condition, Field
-
-    named = {condition.field for condition in where.conditions if not condition.negated}
-    if where.workflow is not None or where.key is not None or named & {Field.WORKFLOW, Field.KEY, Field.ID}:
-        return where
-    hidden = Condition(Field.WORKFLOW, ((_SYSTEM, ""),), negated=True)
-    return where._replace(conditions=(*where.conditions, hidden))
 
 
 async def _look_around(client: Client, runs: list[RunView]) -> Surroundings:
