@@ -104,7 +104,7 @@ async def cooling_off(ctx: Context, order: Order) -> None:
 
 @workflow
 async def delivery(ctx: Context, order: Order) -> str:
-    await ctx.step("reserve", reserve, order)
+    await ctx.step(step(reserve, name="reserve", compensate=release), order)
     retry = Retry(max_attempts=50, initial="1h", factor=1, jitter=0)
     return await ctx.step(step(ship, name="ship", retry=retry), order)
 

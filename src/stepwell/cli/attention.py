@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepwell.cli.reasons import Surroundings, is_paused_by_code, reason_of
-from stepwell.cli.texts import shell_word
+from stepwell.cli.texts import is_plain_word, shell_word
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.diagnosis import Finding, fine, warning
 
@@ -53,7 +53,7 @@ def _rollbacks(runs: Sequence[Run]) -> Finding:
         "rollbacks",
         f"{_count(len(runs), 'rollback is', 'rollbacks are')} incomplete, such as {_example(runs[0])}",
         why="an undo failed, so only some effects of the run are undone; fix the cause, then resume the rollback",
-        fix=f"stepwell rollback resume {_id(runs[0])}",
+        fix=f"stepwell rollback resume {_target(runs[0])}",
     )
 
 
@@ -64,7 +64,7 @@ def _failed(runs: Sequence[Run]) -> Finding:
         "failed",
         f"{_count(len(runs), 'failed run is', 'failed runs are')} unresolved, such as {_example(runs[0])}",
         why="no worker retries a failed run; fix the cause, then retry it, or start a new run with its key",
-        fix=f"stepwell retry {_id(runs[0])}",
+        fix=f"stepwell retry {_target(runs[0])}",
     )
 
 
@@ -111,7 +111,7 @@ def _finding_of_pauses(check: str, runs: Sequence[Run], what: str, *, why: str, 
         check,
         f"{_count(len(runs), 'run is', 'runs are')} {what}, such as {_example(runs[0])}",
         why=why,
-        fix=fix.replace("{run}", _id(runs[0])),
+        fix=fix.replace("{run}", _target(runs[0])),
     )
 
 
@@ -139,9 +139,9 @@ async def _unserved(client: Client) -> Finding:
     served = {name for worker in workers if worker.lease_until > now for name in worker.definitions}
     runs = [run for run in await _read(client, RunStatus.PENDING) if run.definition not in served]
     if not runs:
-        return fine("unserved", "a live worker serves every pending run")
+        return fine("pending", "a live worker serves every pending run")
     return warning(
-        "unserved",
+        "pending",
         f"{_count(len(runs), 'pending run has', 'pending runs have')} no live worker, such as {_name(runs[0])}"
         f" ({runs[0].workflow} v{runs[0].version})",
         why="a worker executes only workflows of its module; start one whose module has this workflow and version",
@@ -180,5 +180,6 @@ def _name(run: Run) -> str:
     return run.key or run.run_id
 
 
-def _id(run: Run) -> str:
-    return shell_word(run.run_id)
+def _target(run: Run) -> str:
+    """The run in a command: by its key, which names no other run here, if a shell reads that as a word."""
+    return run.key if run.key is not None and is_plain_word(run.key) else shell_word(run.run_id)

@@ -13,6 +13,7 @@ import click
 from stepwell import collector
 from stepwell.cli.settings import Group, Settings
 
+
 class Listed(NamedTuple):
     """One command: its name, the module that has it, and its line in the help."""
 

@@ -47,7 +47,7 @@ class Output:
     ) -> None:
         """Print one thing: as words, as JSON, or only the ids of the runs it is about."""
         if self.format == "ids":
-            self.lines(run_ids)
+            self.lines(map(clean, run_ids))
         elif self.format == "table" and not self._fields:
             self.lines(words())
         elif self.format == "table":
@@ -66,7 +66,7 @@ class Output:
         if self.format == "table":
             self._plain_table(items)
         elif self.format == "ids":
-            self.lines(run_ids)
+            self.lines(map(clean, run_ids))
         elif self.format == "jsonl":
             for item in items:
                 self._dump(schema, self._chosen(item))
@@ -222,7 +222,7 @@ def _stacked(columns: Sequence[Column], used: Sequence[int], lines: Sequence[Seq
 
 
 def _fit(columns: Sequence[Column], used: Iterable[int], lines: Sequence[Sequence[str]], room: int) -> dict[int, int]:
-    """The width of each column that is shown: the least important columns are dropped first, then the widest shrink."""
+    """The width of each column that is shown: the least important columns are dropped or shrunk first."""
     widths = {n: max(_cells(line[n]) for line in lines) for n in used}
 
     def needed(least: Callable[[int], int]) -> int:
@@ -237,7 +237,7 @@ def _fit(columns: Sequence[Column], used: Iterable[int], lines: Sequence[Sequenc
         able = [n for n in widths if widths[n] > shrunk(n)]
         if not able:
             break
-        widths[max(able, key=widths.__getitem__)] -= 1
+        widths[max(able, key=lambda n: (columns[n].dropped, widths[n]))] -= 1
     return widths
 
 

@@ -23,7 +23,8 @@ _VALUE_MAX = 60
 _INPUT_MAX = 100
 _VALUE_MIN = 20
 _CAUSES_MAX = 5  # of a join or a map, in the header
-_NEXT = {  # the command that moves a run which does not move by itself
+_NEXT = {  # the command that moves a run which does not move by itself, or explains it
+    RunStatus.PENDING.value: "why",
     RunStatus.FAILED.value: "retry",
     RunStatus.COMPENSATION_FAILED.value: "rollback resume",
     RunStatus.PAUSED.value: "resume",
