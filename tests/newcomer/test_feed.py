@@ -147,7 +147,7 @@ async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_it_stands_
 
     assert [event.name for event in told] == ["started", "held", "step", "waiting", "run", "run", "receive", "run"]
     assert told[1].words == "‖ run order-1 stops after the steps under way: paused by ann: a look at it"
-    assert "paused; when it goes on: waiting for signal 'go'" in told[3].words
+    assert "paused; after a resume: waiting for signal 'go'" in told[3].words
     assert told[4].words.endswith("order-1 paused by ann: a look at it  → stepwell resume order-1")
     assert told[5].words.endswith("order-1 paused by ben  → stepwell resume order-1")
 
@@ -167,7 +167,7 @@ async def test_a_pause_that_is_withdrawn_is_told_as_going_on(tmp_path: Path) -> 
 
     assert [event.words for event in told[1:]] == [
         "‖ run order-1 stops after the steps under way: paused",
-        "▶ run order-1 goes on",
+        "▶ run order-1 resumed",
     ]
 
 

@@ -1,4 +1,4 @@
-"""A command's way to runs: open the store, ask one thing, close."""
+"""How a command reaches runs: open the store, answer one question, close."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 class Client:
-    """The store's listings, the store itself for what is read whole, and the engine's verbs.
+    """The store, its listings, and the verbs of the engine.
 
-    The engine is made when it is first asked for: a command that only lists does not wait for its import.
+    The engine is created on first use: a command that only lists does not wait for its import.
     """
 
     def __init__(self, store: Store, environment: Environment, workflows: Iterable[Workflow[Any, Any]]) -> None:
@@ -38,18 +38,18 @@ class Client:
 
     @cached_property
     def engine(self) -> Engine:
-        """An engine that executes nothing."""
+        """An engine without a worker."""
         from stepwell.codec.base import PAYLOAD_BYTES_MAX
         from stepwell.codec.json_codec import JsonCodec
         from stepwell.codec.offload import Offloaded
         from stepwell.wiring import Engine
 
-        # What others keep apart in the database can be read; nothing is kept apart that they might not read.
+        # Reads payloads that other processes offloaded into the database, and offloads none itself.
         codec = Offloaded(JsonCodec(), self.store.blobs, above=PAYLOAD_BYTES_MAX, payload_bytes_max=PAYLOAD_BYTES_MAX)
         return Engine(self.store, workflows=self._workflows, worker=False, environment=self._environment, codec=codec)
 
     async def close(self) -> None:
-        """Close the store, and whatever the engine has begun."""
+        """Close the store and the engine."""
         if "engine" in self.__dict__:
             await self.engine.shutdown()
             return
@@ -57,7 +57,7 @@ class Client:
         self._environment.executor.close()
 
     async def list_runs(self, where: RunFilter | str = "", *, limit: int, before: RunId | None = None) -> list[RunView]:
-        """`engine.runs.list`, without the engine as long as the store answers."""
+        """`engine.runs.list`, without importing the engine unless the store has to be asked again."""
         from stepwell.engine.filters import parse_filter
         from stepwell.engine.views import run_view
 
@@ -76,7 +76,7 @@ def ask(
     workflows: Iterable[Workflow[Any, Any]] = (),
     may_create: bool = False,
 ) -> T:
-    """Answer a question with a client that executes nothing. Looking never makes a database that was not there."""
+    """Answer a question with a client that executes nothing. Without `may_create`, no database is created."""
     # Here and not above: help and completion must not wait for a store.
     import asyncio
 
@@ -91,7 +91,7 @@ def ask(
         store = open_store(settings.db, environment, may_create=may_create)
         client = Client(store, environment, workflows)
         if workflows:
-            client.engine  # noqa: B018  workflows that do not fit together are refused before a database is made
+            client.engine  # noqa: B018  workflows that contradict each other are rejected before a database is created
         await store.open()
         try:
             return await question(client)
@@ -102,14 +102,14 @@ def ask(
 
 
 def check_exists(url: str) -> None:
-    """Raise unless a SQLite file is there already."""
+    """Raise if the SQLite file of a URL does not exist."""
     from stepwell.addresses import file_of
 
     file = file_of(url)
     if file is not None and not file.exists():
         raise StoreError(
-            f"there is no database at {file}",
+            f"no database at {file}",
             where=url,
-            why="looking does not create one; a worker or a first start does",
+            why="this command does not create one; a worker or a first start does",
             fix=f"stepwell --db {url} worker MODULE, or name another: --db sqlite:///…",
         )

@@ -1,4 +1,4 @@
-"""Runs: list and show them, watch one, say why it is where it is, await its result, cancel it."""
+"""Runs: list and show them, follow one, explain it, wait for its result, cancel it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from stepwell.cli.settings import Settings, command
 from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import complete_run, get_run_id, without_system_runs
-from stepwell.cli.texts import brief, clean, clean_lines, dump_json, duration, moment, shell_word, wrap
+from stepwell.cli.texts import clean, clean_lines, dump_json, duration, moment, shell_word, shorten, wrap
 from stepwell.cli.tree import render_tree
+from stepwell.cli.values import shown_value
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ _COUNTED_MAX = 1_000  # matches, for the line below the table
 _EXPLAINED_MAX = 50  # waiting runs whose waits are read for one page
 _CHILDREN_MAX = 3  # named in one line
 _PAUSE_SECONDS = 0.25
+_VALUE_MAX = 60
 
 
 @command("ls")
@@ -309,11 +311,11 @@ def _tracebacks(run: RunView) -> Iterator[tuple[str, str]]:
 
 @command("watch")
 @click.argument("run", shell_complete=complete_run)
-@click.option("--timeout", metavar="TIME", help="Stop watching after this time (30s, 5m); the run goes on.")
+@click.option("--timeout", metavar="TIME", help="Stop watching after this time (30s, 5m); the run continues.")
 def watch(settings: Settings, run: str, timeout: str | None) -> None:
-    """Follow a run until it ends: a line for each thing recorded, and for each change of its status.
+    """Follow a run until it ends: a line for each history entry and each change of its status.
 
-    Ctrl-C leaves the run alone. Ends with exit code 8 if --timeout has passed.
+    Ctrl-C stops watching; the run continues. Ends with exit code 8 after --timeout.
 
     \b
     Example:
@@ -321,11 +323,11 @@ def watch(settings: Settings, run: str, timeout: str | None) -> None:
     """
     out = Output(settings)
     if out.format == "json":
-        out.format = "jsonl"  # lines, because whoever reads them does not wait for the last one
+        out.format = "jsonl"  # lines, so that a reader need not wait for the last one
     try:
         ask(settings, lambda client: _follow(client, run, timeout, out))
     except KeyboardInterrupt:
-        out.note(f"Stopped watching; the run goes on. Again: stepwell watch {run}")
+        out.note(f"Stopped watching; the run continues. Again: stepwell watch {shell_word(run)}")
 
 
 async def _follow(client: Client, run: str, timeout: str | None, out: Output) -> None:
@@ -350,12 +352,14 @@ async def _follow(client: Client, run: str, timeout: str | None, out: Output) ->
         if seen.run.is_ended:
             return
         if limit is not None and client.engine.now() >= limit:
-            raise ResultTimeout(f"run {run_id} is {seen.run.status} after {timeout}", fix=f"stepwell why {run_id}")
+            raise ResultTimeout(
+                f"run {run_id} is {seen.run.status} after {timeout}", fix=f"stepwell why {shell_word(run_id)}"
+            )
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _state(seen: Seen) -> str:
-    """What changes a line: the status, what it waits for, and how far its long steps have come."""
+    """What makes a new line: the status, the waits, and the progress of long steps."""
     waits = ", ".join(f"{wait.kind} {'|'.join(wait.names)}".strip() + f" at {wait.path}" for wait in seen.waits)
     steps = ", ".join(f"{step.path} {step.words}" for step in seen.progress)
     return "  ".join(part for part in (seen.run.status, waits, steps) if part)
@@ -363,7 +367,7 @@ def _state(seen: Seen) -> str:
 
 def _tell_entry(out: Output, run_id: str, entry: EntryView) -> None:
     mark = ("+" if out.ascii else "✓") if entry.status == "done" else ("x" if out.ascii else "✕")
-    said = entry.failure.summary if entry.failure else "" if entry.value is None else brief(entry.value)
+    said = entry.failure.summary if entry.failure else shorten(shown_value(entry), _VALUE_MAX)
     line = clean(f"{entry.at:%H:%M:%S}    {mark} {entry.path}  {duration(entry.took)}  {said}").rstrip()
     out.one(HISTORY, {"run_id": run_id, **entry_body(entry)}, run_ids=[], words=lambda: [line])
 
@@ -421,11 +425,11 @@ def _lines(causes: Iterable[Cause], depth: int) -> Iterator[str]:
 
 @command("result")
 @click.argument("run", shell_complete=complete_run)
-@click.option("--timeout", metavar="TIME", help="Stop waiting after this time (30s, 5m); the run goes on.")
+@click.option("--timeout", metavar="TIME", help="Stop waiting after this time (30s, 5m); the run continues.")
 def result(settings: Settings, run: str, timeout: str | None) -> None:
     """Wait for the end of a run and print its result as JSON.
 
-    Ends with exit code 7 if the run did not complete, and 8 if it had not ended in time.
+    Ends with exit code 7 if the run did not complete, and with 8 after --timeout.
 
     \b
     Example:
@@ -441,7 +445,7 @@ def result(settings: Settings, run: str, timeout: str | None) -> None:
 
 
 def print_result(out: Output, run_id: str, value: Any) -> None:
-    """Print a result: as JSON by itself for people, inside of an object for programs."""
+    """Print a result: as bare JSON for people, inside an object for programs."""
     body = {"run_id": run_id, "status": "completed", "result": value}
     out.one("stepwell.result/1", body, run_ids=[run_id], words=lambda: [dump_json(value)])
 
@@ -449,13 +453,13 @@ def print_result(out: Output, run_id: str, value: Any) -> None:
 @command("cancel")
 @choosing
 @click.option("--undo/--now", "undo", default=True, help="Undo its completed steps first (default), or end it at once.")
-@click.option("--reason", default="", help="Kept with the run.")
+@click.option("--reason", default="", help="Why, shown with the run.")
 def cancel(settings: Settings, undo: bool, reason: str, **which: Any) -> int:
     """Cancel a run and the children that it waits for.
 
     \b
     Example:
-      stepwell cancel order-42 --reason "the customer changed her mind"
+      stepwell cancel order-42 --reason "ordered twice"
       stepwell cancel --where 'workflow:import* status:waiting since:1h' --dry-run
     """
     act = Act(

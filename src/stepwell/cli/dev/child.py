@@ -1,6 +1,6 @@
-"""The worker of `stepwell dev`, in a process of its own. It does what its standard input says, and ends with it.
+"""The worker of `stepwell dev`, in a process of its own. It obeys orders on its standard input, and ends with it.
 
-One JSON object a line, both ways. What the author's code prints goes to standard error.
+Orders and reports are JSON objects, one per line. The output of the author's code goes to standard error.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ GRACE_SECONDS: Final = 10.0  # for running steps, when the worker is stopped
 BROKEN: Final = 3  # the exit code of a child whose code cannot be loaded
 
 
-class FailedOnPurpose(Exception):  # noqa: N818  it says what happened
-    """What a step raises that was chosen to fail."""
+class FailedOnPurpose(Exception):  # noqa: N818  people see the name
+    """Raised by the step that `f` made fail."""
 
 
 class Fault:
-    """The one step body that is to fail next."""
+    """Makes the next body of one step fail."""
 
     def __init__(self) -> None:
         self._path: str | None = None  # "" is any
 
     def ask(self, path: str) -> None:
-        """Let the next body of this step fail; of any step, if it is empty."""
+        """Make the next body of this step fail; with an empty path, of any step."""
         self._path = path
 
     def apply(self, body: Body, path: str) -> bool:
-        """Let a body fail, if it is the one."""
+        """Make a body fail if it is the chosen one; whether it is."""
         if self._path is None or (self._path and self._path not in (path, path.rpartition("/")[2])):
             return False
         self._path = None
@@ -60,7 +60,7 @@ class Fault:
 
 
 class Orders:
-    """What standard input says, read in a thread: a step that blocks the loop must not keep this process alive."""
+    """Orders from standard input, read in a thread: a step that blocks the loop cannot keep the process alive."""
 
     def __init__(self) -> None:
         self._early: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ class Orders:
         start_watcher(self._read, name="stepwell-dev-orders")
 
     def hand_to(self, hand_over: Callable[[dict[str, Any]], None]) -> None:
-        """Hand every order over, in their order, also those that came before."""
+        """Pass every order on, in sequence, also the orders that came before this call."""
         with self._lock:
             for order in self._early:
                 hand_over(order)
@@ -79,11 +79,11 @@ class Orders:
         for line in sys.stdin:
             with self._lock:
                 self._hand_over(json.loads(line))
-        os._exit(1)  # the supervisor is gone, and nobody must be left behind
+        os._exit(1)  # the supervisor is gone, so this worker ends too
 
 
 class Child:
-    """Executes runs, stops and goes on as it is told."""
+    """Executes runs, and pauses, resumes and stops by order."""
 
     def __init__(self, told: dict[str, Any], workflows: list[Workflow[Any, Any]], say: Callable[..., None]) -> None:
         self._url: str = told["db"]
@@ -96,7 +96,7 @@ class Child:
         self._orders: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def serve(self, orders: Orders) -> None:
-        """Do what is asked for until it is `stop`."""
+        """Carry out orders until `stop`."""
         loop = asyncio.get_running_loop()
         await self._open()
 
@@ -113,10 +113,10 @@ class Child:
                 case "pause":
                     await self._close()
                     self._say("paused")
-                case "go on":
+                case "resume":
                     self._clock.skip_to(Span(order["skipped"]))
                     await self._open()
-                    self._say("gone on")
+                    self._say("resumed")
                 case "fail":
                     self._fault.ask(order["path"])
                 case _:
@@ -134,7 +134,7 @@ class Child:
             await engine.shutdown(GRACE_SECONDS)
 
     def _began(self, body: Body) -> None:
-        """A body is about to run: whether one ran again after a crash is known by counting these."""
+        """A body is about to run. The supervisor counts these to know which bodies ran again after a crash."""
         path = body.names.text(body.location)
         is_fault = self._fault.apply(body, path)
         self._say("began", run_id=body.run.run_id, path=path, attempt=body.attempt, is_fault=is_fault)
@@ -149,7 +149,7 @@ def main() -> int:
     kept = [Module(*each) for each in told["kept"]]
     try:
         workflows = load_app(told["app"], kept)
-    except Exception as error:  # noqa: BLE001  whatever the author's code does when it is imported
+    except Exception as error:  # noqa: BLE001  importing runs the author's code
         from stepwell.cli.errors import describe
 
         say("broken", error=describe(error)[0])
@@ -164,7 +164,7 @@ def main() -> int:
     )
     try:
         asyncio.run(Child(told, workflows, say).serve(orders))
-    except Exception as error:  # noqa: BLE001  the supervisor tells people, in its words
+    except Exception as error:  # noqa: BLE001  the supervisor reports it
         from stepwell.cli.errors import describe
 
         say("broken", error=describe(error)[0])
@@ -178,7 +178,7 @@ def _sayer(channel: IO[str]) -> Callable[..., None]:
             channel.write(json.dumps({"say": what, **facts}) + "\n")
             channel.flush()
         except OSError:
-            os._exit(1)  # nobody listens any more
+            os._exit(1)  # the supervisor is gone
 
     return say
 

@@ -1,6 +1,6 @@
-"""Looks at code that was just saved, in an interpreter of its own, before any worker loads it.
+"""Examines saved code in an interpreter of its own, before a worker loads it.
 
-`python -m stepwell.cli.dev.examinations APP URL` prints one JSON object, whatever the code does.
+`python -m stepwell.cli.dev.examinations APP URL` always prints one JSON object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stepwell.replay.workflows import Workflow
 
 
 def examine(app: str, url: str) -> dict[str, Any]:
-    """What the code has, what is unsound in it, and which runs in flight could not go on with it."""
+    """The operations of the code, the findings about it, and the unfinished runs that it could not continue."""
     workflows = load_workflows(app)
     report = Report(check_code(workflows), asyncio.run(_replay(workflows, url)))
     return {"outline": outline(workflows), "report": as_json(report)}
@@ -46,13 +46,13 @@ async def _replay(workflows: list[Workflow[Any, Any]], url: str) -> Checked:
 
 
 def main() -> int:
-    """Print what was found. What the author's code prints goes to standard error."""
+    """Print the findings. The output of the author's code goes to standard error."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     app, url = sys.argv[1:]
     try:
         found = examine(app, url)
-    except Exception as error:  # noqa: BLE001  whatever the author's code does when it is imported
+    except Exception as error:  # noqa: BLE001  importing runs the author's code
         found = {"error": describe(error)[0]}
     with channel:
         json.dump(found, channel)

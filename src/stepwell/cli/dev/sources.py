@@ -1,4 +1,4 @@
-"""The code that runs, kept as text: a worker that is started again gets it, whatever the files say by then."""
+"""The code that runs, kept as text: a restarted worker gets the same code, even if the files have changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.replay.workflows import Workflow
 
 
 class Module(NamedTuple):
-    """One module of the author's."""
+    """One module of the author."""
 
     name: str
     file: str
@@ -35,7 +35,7 @@ class _Loader(SourceFileLoader):
         return self._source.encode()
 
     def get_code(self, fullname: str) -> Any:
-        # Not by way of the cache of compiled files, which is about what is on disk.
+        # Not from the cache of compiled files: it belongs to the files on disk.
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
@@ -57,7 +57,7 @@ class _Finder(MetaPathFinder):
 
 
 def load_app(app: str, kept: Sequence[Module]) -> list[Workflow[Any, Any]]:
-    """The workflows of a module or file; what was kept counts, and not what the files say now."""
+    """The workflows of a module or file; modules in `kept` are loaded from their text, not from the files."""
     if kept:
         sys.meta_path.insert(0, _Finder(kept))
         file = str(Path(app).resolve())
@@ -69,7 +69,7 @@ def load_app(app: str, kept: Sequence[Module]) -> list[Workflow[Any, Any]]:
 
 
 def root_of(app: str) -> Path:
-    """The folder that the author's modules are in."""
+    """The folder of the author's modules."""
     if not app.endswith(".py"):
         return Path.cwd()
     root = Path(app).resolve().parent
@@ -79,7 +79,7 @@ def root_of(app: str) -> Path:
 
 
 def loaded_modules(app: str, kept: Sequence[Module]) -> list[Module]:
-    """Every module of the author's that is loaded now."""
+    """Every loaded module of the author."""
     root, texts = root_of(app), {module.name: module.source for module in kept}
     found = []
     for name, module in sorted(sys.modules.items()):
@@ -93,10 +93,10 @@ def loaded_modules(app: str, kept: Sequence[Module]) -> list[Module]:
         try:
             found.append(Module(name, str(path), path.read_text("utf-8") if source is None else source))
         except (OSError, UnicodeDecodeError):
-            continue  # it was loaded, and is not a file that could be watched
+            continue  # a loaded module without a readable file
     return found
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file below the author's folder is somebody else's: in a virtual environment, or this package itself."""
+    """Whether a file below the author's folder is installed: in a virtual environment, or this package itself."""
     return any(part in ("site-packages", "node_modules", "stepwell") or part.startswith(".") for part in path.parts)
