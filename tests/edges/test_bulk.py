@@ -138,7 +138,7 @@ def test_killed_half_way_it_is_gone_on_with(tmp_path: Path, cli: Cli) -> None:
     assert (said.json["matched"], said.json["done"], said.json["refused"]) == (50, 50, 0)
     assert {item["run_id"]: item["outcome"] for item in said.json["items"]} == dict.fromkeys(ids, "done")
     over = cli("bulk", "resume", "bulk-1", "--db", url, "-o", "json")
-    assert (over.code, over.error["message"]) == (5, "bulk-1 is over")
+    assert (over.code, over.error["message"]) == (5, "bulk-1 has ended")
 
 
 def waiting_runs(folder: Path) -> tuple[str, list[str]]:
@@ -246,7 +246,7 @@ def test_an_act_can_be_stopped_from_elsewhere_and_what_was_done_is_kept(
     shown = cli("bulk", "show", "bulk-1", "--db", db.url, "-o", "json").json
     assert (shown["state"], len(shown["items"])) == ("aborted", 1)
     over = cli("bulk", "abort", "bulk-1", "--db", db.url, "-o", "json")
-    assert (over.code, over.error["message"]) == (5, "bulk-1 is over")
+    assert (over.code, over.error["message"]) == (5, "bulk-1 has ended")
 
 
 @pytest.mark.parametrize("name", ["bulk-7", "7", "x", "bulk-", "bulk-9" * 9])

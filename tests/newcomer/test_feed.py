@@ -118,10 +118,10 @@ async def test_attempts_an_undo_and_the_end_are_told_in_their_order(tmp_path: Pa
     names = [event.name for event in told if event.facts.get("status") != "compensating"]
     assert names == ["started", "step", "retry", "failed", "undo", "run"]
     assert "attempt 1 failed: ValueError: no funds" in told[2].words
-    assert told[-1].words.startswith("↶ run order-1 failed, undone")
+    assert told[-1].words.startswith("↶ run order-1 compensated")
 
 
-async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_it_stands_still(tmp_path: Path) -> None:
+async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_the_run_pauses(tmp_path: Path) -> None:
     engine, feed, told = await _told_of(tmp_path, before=0)
     gates.append(Gate())
     handle = await engine.start(gated, 1, key="order-1")
@@ -146,13 +146,13 @@ async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_it_stands_
     await engine.shutdown()
 
     assert [event.name for event in told] == ["started", "held", "step", "waiting", "run", "run", "receive", "run"]
-    assert told[1].words == "‖ run order-1 stops after the steps under way: paused by ann: a look at it"
+    assert told[1].words == "‖ run order-1 pauses after its running steps: paused by ann: a look at it"
     assert "paused; after a resume: waiting for signal 'go'" in told[3].words
     assert told[4].words.endswith("order-1 paused by ann: a look at it  → stepwell resume order-1")
     assert told[5].words.endswith("order-1 paused by ben  → stepwell resume order-1")
 
 
-async def test_a_pause_that_is_withdrawn_is_told_as_going_on(tmp_path: Path) -> None:
+async def test_a_pause_that_is_withdrawn_is_reported_as_a_resume(tmp_path: Path) -> None:
     engine, feed, told = await _told_of(tmp_path, before=0)
     gates.append(Gate())
     await engine.start(gated, 1, key="order-1")
@@ -166,7 +166,7 @@ async def test_a_pause_that_is_withdrawn_is_told_as_going_on(tmp_path: Path) -> 
     await engine.shutdown()
 
     assert [event.words for event in told[1:]] == [
-        "‖ run order-1 stops after the steps under way: paused",
+        "‖ run order-1 pauses after its running steps: paused",
         "▶ run order-1 resumed",
     ]
 
