@@ -70,11 +70,16 @@ async def gated(ctx: Context, number: int) -> None:
     await ctx.receive("go")
 
 
+@workflow
+async def hostile(ctx: Context) -> None:
+    await ctx.receive("`touch evil`")
+
+
 async def _told_of(tmp_path: Path, *, before: int) -> tuple[Engine, Feed, list[Event]]:
     environment = system_environment()
     store = open_store(f"sqlite:///{tmp_path}/feed.db", environment)
     told: list[Event] = []
-    engine = Engine(store, workflows=[quick, failing, stubborn, gated], environment=environment)
+    engine = Engine(store, workflows=[quick, failing, stubborn, gated, hostile], environment=environment)
     await engine.__aenter__()
     for handle in [await engine.start(quick, number, key=f"old-{number}") for number in range(before)]:
         await handle.result()
@@ -183,3 +188,13 @@ async def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     assert [event.name for event in told] == ["started", "failed", "run"]
     assert told[-1].facts["status"] == "failed"
     assert "not today" in told[-1].words
+
+
+async def test_a_key_and_a_signal_that_a_shell_would_obey_are_quoted_in_suggested_commands(tmp_path: Path) -> None:
+    engine, feed, told = await _told_of(tmp_path, before=0)
+    handle = await engine.start(hostile, key="$(touch evil)")
+    await _until(handle, "waiting")
+    await feed.look()
+    await engine.shutdown()
+
+    assert told[-1].words.endswith(f"→ stepwell signal {handle.run_id} '`touch evil`'")
