@@ -70,7 +70,8 @@ def test_a_prefix_that_is_the_key_of_another_run_is_not_used() -> None:
     assert _shorten(ids, ids, {"zyxwvuts-2": "abcdefgh"})["abcdefgh-1"] == "abcdefgh-1"
 
 
-def test_every_short_id_names_its_run(cli: Cli, db: Shop, terminal: pytest.MonkeyPatch) -> None:
+def test_every_short_id_names_its_run(cli: Cli, shop_anywhere: Shop, terminal: pytest.MonkeyPatch) -> None:
+    db = shop_anywhere
     rows = [line.split() for line in cli("ls", "--db", db.url).out.splitlines()[1:]]
 
     assert len(rows) == len(db.ids)
@@ -94,7 +95,8 @@ def test_a_wide_list_on_a_terminal_has_whole_ids(cli: Cli, db: Shop, terminal: p
     assert all(run_id in out for run_id in db.ids.values())
 
 
-def test_each_run_that_has_not_ended_well_has_a_reason(cli: Cli, db: Shop) -> None:
+def test_each_run_that_has_not_ended_well_has_a_reason(cli: Cli, shop_anywhere: Shop) -> None:
+    db = shop_anywhere
     lines = cli("ls", "--db", db.url).out.splitlines()[1:]
     reasons = {row[0]: tuple(row[4:6]) for row in (line.split("\t") for line in lines)}
 

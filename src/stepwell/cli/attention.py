@@ -37,7 +37,7 @@ async def _read(client: Client, status: RunStatus) -> list[Run]:
 
 
 async def _unresolved(client: Client, runs: Sequence[Run]) -> list[Run]:
-    """Without the runs that someone has dealt with: their parent was told, or a later run has their key."""
+    """Without the resolved runs: their parent got the failure, or a later run has their key."""
     alone = [run for run in runs if run.parent is None or run.parent.detached]
     keyed = [run for run in alone if run.key is not None]
     holders = await client.views.find_many([run.key for run in keyed if run.key is not None])

@@ -191,7 +191,7 @@ def _width_of(node: _Node, depth: int) -> int:
 
 
 def _with_rails(nodes: Sequence[_Node], lead: str, marks: Marks) -> Iterator[tuple[_Node, str, str, int]]:
-    """Each node with what stands in front of its first line, what stands in front of the others, and its indent."""
+    """Each node with the rails of its first line, the rails of its other lines, and its indent."""
     for number, node in enumerate(nodes, 1):
         is_last = number == len(nodes)
         below = lead + ("   " if is_last else marks.bar)

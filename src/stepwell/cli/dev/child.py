@@ -141,7 +141,7 @@ class Child:
 
 
 def main() -> int:
-    """Serve until standard input says stop, or ends."""
+    """Serve until the order `stop`, or the end of standard input."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     told = json.loads(sys.stdin.readline())
