@@ -237,8 +237,13 @@ def _fit(columns: Sequence[Column], used: Iterable[int], lines: Sequence[Sequenc
         able = [n for n in widths if widths[n] > shrunk(n)]
         if not able:
             break
-        widths[max(able, key=lambda n: (columns[n].dropped, widths[n]))] -= 1
+        widths[max(able, key=lambda n: (_is_long_note(columns[n], widths[n]), columns[n].dropped, widths[n]))] -= 1
     return widths
+
+
+def _is_long_note(column: Column, width: int) -> bool:
+    """Whether a note can lose characters before any other column has to."""
+    return column.is_note and width > _NOTE_MIN
 
 
 def _pad(cell: str, width: int, gap: str) -> str:
