@@ -25,6 +25,11 @@ settings.load_profile("stepwell")
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory_root(server_account())))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Golden files are written by the tests that compare them."""
+    parser.addoption("--rewrite-golden", action="store_true", help="write the golden files of terminal output anew")
+
+
 @pytest.fixture(autouse=True)
 def _no_personal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable in a developer's shell never changes a test's outcome; STEPWELL_TEST_* is how tests are steered."""

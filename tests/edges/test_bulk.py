@@ -39,7 +39,7 @@ def test_without_a_person_nothing_is_done_unless_it_is_said(cli: Cli, db: Shop) 
     said = cli("cancel", "--where", "status:waiting", "--db", db.url)
 
     assert said.code == 2
-    assert "1 run matches; nothing was done" in said.err
+    assert "1 run matches; nothing done" in said.err
     assert db.status("approval-1").status == "waiting"
 
 
@@ -108,7 +108,7 @@ def test_a_person_is_asked(
 
     assert (said.code, db.status("approval-1").status) == (code, status)
     assert "1 run matches (newest " in said.err
-    assert "Go on? [y/N]" in said.err
+    assert "Continue? [y/N]" in said.err
 
 
 def test_stopped_by_ctrl_c_it_tells_what_was_done_and_leaves_the_rest(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_stopped_by_ctrl_c_it_tells_what_was_done_and_leaves_the_rest(tmp_path: 
         said = process.communicate(timeout=30)[0]
 
     assert process.returncode == 130, said
-    assert "bulk-1 · Cancelled: 20 of 50 · stopped: 30 were not touched" in said
+    assert "bulk-1 · Cancelled: 20 of 50 · stopped: 30 not reached" in said
     (bulk,) = asyncio.run(ask(url, lambda engine: engine.bulks.list()))
     assert (bulk.state, bulk.done, bulk.matched) == ("aborted", 20, 50)
     assert len(asyncio.run(ask(url, lambda engine: engine.runs.list("workflow:nap status:pending")))) == len(ids) - 20
@@ -138,7 +138,7 @@ def test_killed_half_way_it_is_gone_on_with(tmp_path: Path, cli: Cli) -> None:
     assert (said.json["matched"], said.json["done"], said.json["refused"]) == (50, 50, 0)
     assert {item["run_id"]: item["outcome"] for item in said.json["items"]} == dict.fromkeys(ids, "done")
     over = cli("bulk", "resume", "bulk-1", "--db", url, "-o", "json")
-    assert (over.code, over.error["message"]) == (5, "bulk-1 is over")
+    assert (over.code, over.error["message"]) == (5, "bulk-1 has ended")
 
 
 def waiting_runs(folder: Path) -> tuple[str, list[str]]:
@@ -246,7 +246,7 @@ def test_an_act_can_be_stopped_from_elsewhere_and_what_was_done_is_kept(
     shown = cli("bulk", "show", "bulk-1", "--db", db.url, "-o", "json").json
     assert (shown["state"], len(shown["items"])) == ("aborted", 1)
     over = cli("bulk", "abort", "bulk-1", "--db", db.url, "-o", "json")
-    assert (over.code, over.error["message"]) == (5, "bulk-1 is over")
+    assert (over.code, over.error["message"]) == (5, "bulk-1 has ended")
 
 
 @pytest.mark.parametrize("name", ["bulk-7", "7", "x", "bulk-", "bulk-9" * 9])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepwell import Context, SyncEngine, workflow
-from stepwell.cli.targets import is_plain_word
+from stepwell.cli.texts import is_plain_word
 
 EVIL = [
     "$(touch evil)",

@@ -11,6 +11,7 @@ import apsw
 import psycopg
 import pytest
 
+from stepwell import Context, Engine, Fatal, workflow
 from stepwell.addresses import open_store
 from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
@@ -18,7 +19,9 @@ from stepwell.environment import system_environment
 from stepwell.ids import Incarnation
 from stepwell.model.ledger import NewAct
 from stepwell.model.workers import Claimant, NewWorker
-from tests.edges.conftest import Cli, Shop
+from stepwell.sinks.base import EmittedEvent
+from stepwell.sinks.handlers import handler
+from tests.edges.conftest import APP, Cli, Shop
 from tests.servers.postgres import PostgresServer
 from tests.servers.urls import as_user
 
@@ -53,10 +56,91 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "served",
         "clock",
         "size",
+        "paused",
+        "workflows",
+        "pending",
+        "dead",
     ]
-    assert [line.split()[1] for line in lines if line.startswith("⚠")] == ["workers"]
+    warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
+    assert warned == ["workers", "rollbacks", "failed", "changed code"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "1 warning in 16 checks."
+    assert lines[-1] == "4 warnings in 23 checks."
+
+
+def test_what_needs_a_person_has_a_count_an_example_and_a_command(cli: Cli, db: Shop) -> None:
+    cli("workflow", "pause", "approval", "--reason", "the bank is down", "--by", "ann", "--db", db.url)
+    cli("pause", "approval-1", "--reason", "a look", "--by", "bea", "--db", db.url)
+    cli("start", "checkout", "customer=bo", "amount:=1", "--key", "new-1", "--app", APP, "--db", db.url)
+    found = {one["check"]: one for one in cli("doctor", "--db", db.url, "-o", "json").json["findings"]}
+
+    def told(check: str) -> tuple[str, str]:
+        return found[check]["found"], found[check]["fix"]
+
+    assert told("rollbacks") == (
+        "1 rollback is incomplete, such as stuck-1 (stuck): undo of reserve: Fatal: the stock API is down; "
+        "the run failed first: Fatal: card \x1b[31mdeclined\x1b[0m",
+        "stepwell rollback resume stuck-1",
+    )
+    assert told("failed")[0].startswith("1 failed run is unresolved, such as declined-1 (declined): charge: Fatal")
+    assert told("failed")[1] == "stepwell retry declined-1"
+    assert told("paused")[0].startswith(
+        "1 run is paused by people, such as approval-1 (approval): paused by bea: a look"
+    )
+    assert told("paused")[1] == "stepwell resume approval-1"
+    assert told("changed code")[0].startswith("1 run is paused by changed code, such as confused-1 (confused): reserve")
+    assert told("changed code")[1] == "stepwell why confused-1"
+    assert told("workflows") == (
+        "1 workflow is paused, such as approval by ann: the bank is down",
+        "stepwell workflow resume approval",
+    )
+    assert told("pending") == (
+        "1 pending run has no live worker, such as new-1 (checkout v1)",
+        "stepwell worker MODULE",
+    )
+
+
+def test_a_failed_run_whose_key_a_later_run_has_is_resolved(cli: Cli, db: Shop) -> None:
+    words = ["start", "declined", "customer=ann", "amount:=1", "--key", "declined-1", "--dedup", "0s"]
+    cli(*words, "--app", APP, "--db", db.url)
+    found = {one["check"]: one for one in cli("doctor", "--db", db.url, "-o", "json").json["findings"]}
+
+    assert (found["failed"]["verdict"], found["failed"]["found"]) == ("ok", "no failed run is unresolved")
+
+
+def test_a_dead_letter_is_found_listed_sent_again_and_dropped(cli: Cli, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/letters.db"
+    asyncio.run(_write_letters(url))
+    finding = next(
+        one for one in cli("doctor", "--db", url, "-o", "json").json["findings"] if "letters" in one["check"]
+    )
+    listed = cli("outbox", "ls", "--dead", "--db", url, "-o", "json").json["events"]
+    event = listed[0]["event_id"]
+
+    assert finding["found"] == "1 event could not be sent, such as 'Shipped' of run order-1 to shop: Fatal: 503"
+    assert finding["fix"] == f"stepwell outbox replay {event}"
+    assert [(one["name"], one["sink"], one["failure"]) for one in listed] == [("Shipped", "shop", "Fatal: 503")]
+    assert "dead letter" in cli("outbox", "ls", "--db", url).out
+    assert cli("outbox", "replay", event, "--db", url).out == f"Sending again: event {event}, for 1 sink\n"
+    assert cli("outbox", "ls", "--dead", "--db", url).err == "No dead letters.\n"
+    assert cli("outbox", "drop", event, "--db", url).out == f"Dropped: event {event}, for 1 sink\n"
+    assert cli("outbox", "drop", event, "--db", url).code == 4
+    assert cli("outbox", "ls", "--db", url).err == "Every event has reached its sink.\n"
+
+
+async def _write_letters(url: str) -> None:
+    """A run whose event its sink rejects for good."""
+
+    async def reject(event: EmittedEvent) -> None:
+        raise Fatal("503")
+
+    @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.emit("Shipped", {"parcels": 1})
+
+    async with Engine(url, workflows=[order], sinks=[handler(reject, name="shop")]) as engine:
+        await (await engine.start(order, key="order-1")).result()
+        while not await engine.outbox.list_dead():  # noqa: ASYNC110  the relay is another task
+            await asyncio.sleep(0.01)
 
 
 def test_a_warning_is_a_problem_only_if_that_is_asked_for(cli: Cli, db: Shop) -> None:
@@ -69,9 +153,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
     names = {"check", "verdict", "found", "why", "fix", "remedy"}
-    assert [set(finding) for finding in body["findings"]] == [names] * 16
+    assert [set(finding) for finding in body["findings"]] == [names] * 23
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 16
+    assert len(lines) == 23
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
@@ -122,7 +206,7 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 19 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 26 checks are fine.")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
@@ -164,7 +248,7 @@ def fixes(cli: Cli, url: str) -> dict[str, str]:
     return {one["check"]: one["did"] for one in said["fixed"]}
 
 
-def test_nothing_is_mended_where_nothing_is_wrong(cli: Cli, db: Shop) -> None:
+def test_nothing_is_fixed_where_nothing_is_wrong(cli: Cli, db: Shop) -> None:
     assert fixes(cli, db.url) == {}
 
 
@@ -209,10 +293,10 @@ async def _strand(url: str) -> None:
             server.execute("update stepwell.workers set lease_until = 0")
 
 
-def test_runs_of_workers_that_are_gone_are_freed(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
+def test_runs_of_dead_workers_are_released(cli: Cli, tmp_path: Path, postgres_url: str) -> None:
     for url in (f"sqlite:///{tmp_path}/stranded.db", postgres_url):
         asyncio.run(_strand(url))
-        assert fixes(cli, url) == {"stranded": "freed 1 runs; 0 need a person"}
+        assert fixes(cli, url) == {"stranded": "released 1 runs; 0 need a person"}
         assert cli("show", "r1", "--db", url, "-o", "json").json["status"] == "pending"
 
 
@@ -224,7 +308,7 @@ def test_people_are_told_what_was_done(cli: Cli, db: Shop) -> None:
     assert [line[0] for line in lines if line.split()[1:2] == ["mode"]] == ["⚠", "→", "✓"]
 
 
-def test_what_cannot_be_mended_is_said_and_the_rest_goes_on(
+def test_what_cannot_be_fixed_is_reported_and_the_other_checks_continue(
     cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(db.url.removeprefix("sqlite:///")).chmod(0o644)
@@ -235,7 +319,7 @@ def test_what_cannot_be_mended_is_said_and_the_rest_goes_on(
     monkeypatch.setattr(Path, "chmod", refuse)
     said = cli("doctor", "--fix", "--strict", "--db", db.url, "-o", "json")
     assert said.code == 9
-    assert said.json["fixed"] == [{"check": "mode", "did": "could not be mended: Operation not permitted"}]
+    assert said.json["fixed"] == [{"check": "mode", "did": "could not be fixed: Operation not permitted"}]
 
 
 # --- stepwell migrate ---

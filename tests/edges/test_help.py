@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
 
-from stepwell.cli.main import stepwell
+from stepwell.cli.main import GROUPS, stepwell
 from tests.edges.conftest import Cli
 
 COMMANDS = stepwell.list_commands(click.Context(stepwell))
@@ -54,7 +55,16 @@ def test_the_package_itself_imports_nothing_until_a_name_is_used() -> None:
     assert "stepwell.wiring" in after
 
 
-@pytest.mark.parametrize("words", [*([name] for name in COMMANDS), ["rollback", "resume"]])
+def _paths() -> Iterator[list[str]]:
+    """Every command, and every command of a group."""
+    for name in COMMANDS:
+        yield [name]
+        found = stepwell.get_command(click.Context(stepwell), name)
+        if isinstance(found, click.Group):
+            yield from ([name, each] for each in found.commands)
+
+
+@pytest.mark.parametrize("words", list(_paths()), ids=" ".join)
 def test_every_help_shows_a_real_example(cli: Cli, words: list[str]) -> None:
     said = cli(*words, "--help")
 
@@ -62,10 +72,26 @@ def test_every_help_shows_a_real_example(cli: Cli, words: list[str]) -> None:
     assert f"stepwell {' '.join(words)}" in said.out.split("Example:")[1] or "worker" in words
 
 
-def test_the_group_lists_every_command(cli: Cli) -> None:
-    listed = cli("--help").out.split("Commands:")[1]
+def test_the_help_lists_every_command_in_its_group_with_a_summary(cli: Cli) -> None:
+    lines = cli("--help").out.splitlines()
+    titles = [f"{title}:" for title in GROUPS]
+    begin, end = lines.index(titles[0]), lines.index("Options:")
 
-    assert [line.split()[0] for line in listed.splitlines() if line.strip()] == COMMANDS
+    listed = [line.split(maxsplit=1) for line in lines[begin:end] if line.startswith("  ")]
+    assert [name for name, _ in listed] == COMMANDS
+    assert [line for line in lines[begin:end] if line and not line.startswith(" ")] == titles
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_help_imports_no_module_of_a_command() -> None:
+    imported = _modules_after("import stepwell.cli.main; stepwell.cli.main.main(['--help'])")
+
+    assert not [name for name in imported if name.startswith("stepwell.cli.commands")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_listed_command_exists(name: str) -> None:
+    assert stepwell.get_command(click.Context(stepwell), name) is not None
 
 
 @pytest.mark.parametrize(("word", "near"), [("shwo", "'show'"), ("signl", "'signal'"), ("re", "'result' or")])

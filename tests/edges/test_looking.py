@@ -22,7 +22,7 @@ STATUSES = {
 
 def test_below_a_page_stands_how_many_match_and_where_the_next_begins(cli: Cli, db: Shop) -> None:
     said = cli("ls", "--db", db.url, "--limit", "4")
-    last = said.out.splitlines()[-1].split()[0]
+    last = said.out.splitlines()[-1].split("\t")[1]
     assert said.err == f"4 of 6 match · next: --before {last}\n"
     rest = cli("ls", "--db", db.url, "--limit", "4", "--before", last, "--ascii")
     assert (len(rest.out.splitlines()), rest.err) == (3, "2 of 6 match\n")
@@ -41,8 +41,8 @@ def test_ls_lists_every_run_newest_first_and_tab_separated_without_a_terminal(cl
 
     header, *rows = [line.split("\t") for line in said.out.splitlines()]
     assert (said.code, said.err) == (0, "")
-    assert header[:4] == ["RUN", "KEY", "WORKFLOW", "STATUS"]
-    assert [row[0] for row in rows] == sorted(db.ids.values(), reverse=True)
+    assert header[:4] == ["KEY", "RUN", "WORKFLOW", "STATUS"]
+    assert [row[1] for row in rows] == sorted(db.ids.values(), reverse=True)
     assert {len(row) for row in rows} == {len(header)}
     assert "\x1b" not in said.out
 
@@ -84,7 +84,7 @@ def test_show_draws_the_tree_with_undo_marks(cli: Cli, db: Shop) -> None:
     said = cli("show", "undone-1", "--db", db.url)
 
     assert said.code == 0
-    assert f"{db.ids['undone']}  undone v1  ↶ failed, undone" in said.out
+    assert f"{db.ids['undone']}  undone v1  ↶ compensated" in said.out
     assert "├─ ✓ reserve" in said.out
     assert "↶ undone" in said.out
     assert "└─ ↶ undo (last in, first out)" in said.out
@@ -187,7 +187,7 @@ def test_a_prefix_of_several_ids_is_refused_with_them(cli: Cli, db: Shop) -> Non
     said = cli("show", "0", "--db", db.url)
 
     assert said.code == 2
-    assert "beginning of several run ids" in said.err
+    assert "prefix of several run ids" in said.err
 
 
 @pytest.mark.parametrize(("target", "near"), [("chekout-1", "'checkout-1'"), ("@lats", "'@last'")])

@@ -245,11 +245,11 @@ def test_a_move_that_was_killed_can_be_taken_back(cli: Cli, errands: Errands, me
 
     said = cli("move", errands.src, errands.dst, "--undo")
 
-    assert (said.code, said.out.partition(":")[0]) == (0, "Taken back")
+    assert (said.code, said.out.partition(":")[0]) == (0, "Move undone")
     assert cli("signal", "e1", "unasked", "--db", errands.src).code == 0
     if method != "expect":
         assert cli("ls", "--db", errands.dst, "-o", "ids").out == ""
-    assert cli("move", errands.src, errands.dst, "--undo").out.startswith("There was nothing to take back")
+    assert cli("move", errands.src, errands.dst, "--undo").out.startswith("No move to undo")
     assert cli("move", errands.src, errands.dst).code == 0
     check_it_goes_on(errands)
 

@@ -109,7 +109,7 @@ def test_a_move_that_was_killed_before_the_source_was_given_up_can_be_taken_back
 
     said = cli("move", errands.src, errands.dst, "--undo")
 
-    assert (said.code, said.out.partition(":")[0]) == (0, "Taken back")
+    assert (said.code, said.out.partition(":")[0]) == (0, "Move undone")
     assert PASSWORD not in said.out
     assert cli("signal", "e1", "unasked", "--db", errands.src).code == 0
     assert cli("ls", "--db", errands.dst, "-o", "ids").out == ""

@@ -8,7 +8,7 @@ from tests.edges.conftest import Cli, Shop
 
 
 def test_a_paused_run_shows_who_paused_it_and_why(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("USER", "ann")
+    monkeypatch.setenv("LOGNAME", "ann")
     said = cli("pause", "approval-1", "--reason", "a look at it", "--db", db.url)
 
     assert "Paused: run" in said.out
@@ -36,14 +36,14 @@ def test_many_runs_are_paused_and_resumed_by_a_filter(cli: Cli, db: Shop) -> Non
 
 
 def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("USER", "ann")
+    monkeypatch.setenv("LOGNAME", "ann")
     assert (
         "Workflow approval would be paused: 1 run has not ended"
         in cli("workflow", "pause", "approval", "--dry-run", "--db", db.url).out
     )
     body = cli("workflow", "pause", "approval", "--reason", "the bank is down", "--db", db.url, "-o", "json").json
     assert (body["changed"], body["live_runs"]) == (True, 1)
-    assert "was paused before" in cli("workflow", "pause", "approval", "--db", db.url).out
+    assert "was already paused" in cli("workflow", "pause", "approval", "--db", db.url).out
 
     listed = cli("workflow", "ls", "--db", db.url, "-o", "json").json["workflows"]
     assert [one["workflow"] for one in listed if one["hold"] is not None] == ["approval"]
@@ -51,7 +51,7 @@ def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytes
     assert "paused by ann: the bank is down" in cli("workflow", "show", "approval", "--db", db.url).out
     assert "workflow approval is paused by ann: the bank is down" in cli("why", "approval-1", "--db", db.url).out
 
-    assert "Workflow approval goes on" in cli("workflow", "resume", "approval", "--db", db.url).out
+    assert "Workflow approval is resumed" in cli("workflow", "resume", "approval", "--db", db.url).out
     assert "is not paused" in cli("workflow", "resume", "approval", "--db", db.url).out
     acts = cli("workflow", "show", "approval", "--db", db.url, "-o", "json").json["acts"]
     assert [(act["verb"], act["workflow"], act["by"], act["reason"]) for act in acts] == [
@@ -63,7 +63,7 @@ def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytes
 def test_a_workflow_shows_who_paused_it_or_everything_and_not_who_paused_others(
     cli: Cli, db: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("USER", "ann")
+    monkeypatch.setenv("LOGNAME", "ann")
     cli("workflow", "pause", "approval", "--reason", "the bank\x1b[2J is down", "--db", db.url)
     cli("workflow", "resume", "approval", "--db", db.url)
     cli("workflow", "pause", "checkout", "--reason", "another", "--db", db.url)

@@ -16,7 +16,7 @@ def test_start_stores_a_run_and_warns_that_nobody_serves_it(cli: Cli, tmp_path: 
     assert said.code == 0
     assert "Started checkout v1 run" in said.out
     assert "(key k 1)" in said.out
-    assert "No worker serves checkout v1" in said.err
+    assert "No live worker serves checkout v1" in said.err
     run = cli("show", "k 1", "--db", url, "-o", "json").json
     assert (run["status"], run["input"]) == ("pending", {"customer": "bo", "amount": 7})
 
@@ -27,7 +27,28 @@ def test_start_with_a_known_key_gives_the_run_that_has_it(cli: Cli, db: Shop) ->
     other = cli(*words, "amount:=43")
 
     assert (same["run_id"], same["is_new"], same["same_input"]) == (db.ids["checkout"], False, True)
-    assert "with another input; it was returned instead" in other.err
+    assert f"Nothing was started: run {db.ids['checkout']} has the key 'checkout-1' and has already ended" in other.err
+    assert "Its input differs from yours." in other.err
+    assert "To start a new run with this key: --dedup 0s\n" in other.err
+
+
+def test_start_whose_key_a_failed_run_has_warns_also_beside_ids_and_dedup_starts_anew(cli: Cli, db: Shop) -> None:
+    words = ["start", "declined", "customer=ann", "amount:=42", "--key", "declined-1", "--app", APP, "--db", db.url]
+    found = cli(*words, "-o", "ids")
+    anew = cli(*words, "-o", "ids", "--dedup", "0s")
+
+    assert found.out.strip() == db.ids["declined"]
+    assert "has already ended (failed at " in found.err
+    assert f"stepwell retry {db.ids['declined']}" in found.err
+    assert (anew.out.strip() != db.ids["declined"], anew.err) == (True, "")
+
+
+def test_input_for_a_workflow_that_takes_none_is_rejected_before_it_is_stored(cli: Cli, db: Shop) -> None:
+    said = cli("start", "approval", "amount:=0", "--app", APP, "--db", db.url)
+
+    assert (said.code, said.out) == (2, "")
+    assert "approval takes no input" in said.err
+    assert len(cli("ls", "--db", db.url, "-o", "ids").out.split()) == len(db.ids)
 
 
 def test_input_may_be_a_file_with_single_fields_on_top(cli: Cli, db: Shop, tmp_path: Path) -> None:
@@ -58,6 +79,7 @@ def test_wrong_input_lists_every_violation_and_stores_nothing(cli: Cli, db: Shop
         (["amount=1", "amount=2"], "twice"),
         (["nonsense"], "has no name"),
         (["=x"], "has no name"),
+        ([":=0"], "has no name"),
         (["@/nowhere/at/all.json"], "cannot read"),
         (["-", "@x"], "only one"),
     ],

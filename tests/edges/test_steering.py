@@ -31,7 +31,7 @@ def test_a_signal_that_nobody_waits_for_is_kept_with_a_note(cli: Cli, db: Shop) 
     said = cli("signal", db.ids["approval"], "aprove", "--db", db.url)
 
     assert said.code == 0
-    assert "It waits for 'approve' or 'reject' now" in said.err
+    assert "The run waits for 'approve' or 'reject' now" in said.err
 
 
 def test_a_signal_to_an_ended_run_is_exit_code_4_unless_it_is_to_be_held_or_dropped(cli: Cli, db: Shop) -> None:
@@ -98,7 +98,7 @@ def test_what_is_not_possible_in_a_state_is_exit_code_5(cli: Cli, db: Shop, verb
 def test_an_event_is_published_and_kept_once(cli: Cli, db: Shop) -> None:
     words = ["publish", "news", "n:=1", "--retain", "1h", "--event-id", "e1", "--db", db.url]
 
-    assert cli(*words).out.strip() == "Published on 'news': 0 runs got it."
+    assert cli(*words).out.strip() == "Published on 'news': 0 runs received it."
     assert cli(*words, "-o", "json").json == {"schema": "stepwell.publication/1", "topic": "news", "reached": 0}
 
 

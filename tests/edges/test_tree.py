@@ -86,7 +86,7 @@ def test_a_rollback_stands_at_the_end_in_the_order_it_was_done_and_in_ascii() ->
     ended = run("compensated", ended_at=BEGIN + timedelta(seconds=4.3), failure=failure)
 
     assert render_tree(ended, entries, [], ascii=True) == [
-        "r-1  shop v2  < failed, undone  4.30 s",
+        "r-1  shop v2  < compensated  4.30 s",
         "  key order-1 - created 2026-01-02 03:04:05 UTC",
         "  cause   Fatal: no stock",
         "|- + a         0.50 s   < undone",

@@ -41,6 +41,7 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "workflow": (0, ["workflow", "ls"]),
     "rollback": (0, ["rollback", "resume", "stuck-1"]),
     "bulk": (0, ["bulk", "ls"]),
+    "outbox": (0, ["outbox", "ls"]),
     "doctor": (9, ["doctor"]),
     "migrate": (0, ["migrate", "--plan"]),
     "explain": (0, ["explain", "SW404"]),

@@ -16,7 +16,6 @@ def test_versions_lists_what_may_be_retired(cli: Cli, db: Shop) -> None:
 
     found = {one["workflow"]: one for one in said.json["versions"]}
     assert said.json["schema"] == "stepwell.versions/1"
-    assert found["checkout"]["safe_to_retire"]
     assert not found["declined"]["safe_to_retire"]
     assert (found["approval"]["live"], found["approval"]["waiting"], found["approval"]["unserved"]) == (1, 1, True)
 
@@ -24,10 +23,32 @@ def test_versions_lists_what_may_be_retired(cli: Cli, db: Shop) -> None:
 def test_versions_in_words_say_why_not(cli: Cli, db: Shop) -> None:
     rows = {line.split("\t")[0]: line.split("\t") for line in cli("versions", "--db", db.url).out.splitlines()}
 
-    assert rows["WORKFLOW"][-1] == "SAFE TO RETIRE"
-    assert rows["checkout"][-1] == "yes"
-    assert rows["declined"][-1] == "no: 1 failed could be retried"
-    assert rows["approval"][-1] == "no: 1 wait, no worker has version 1"
+    assert rows["WORKFLOW"][-2:] == ["SAFE TO RETIRE", "REASON"]
+    assert rows["declined"][-2:] == ["no", "1 failed run could be retried"]
+    assert rows["approval"][-2:] == ["no", "1 run has not ended, and no live worker has version 1"]
+
+
+def test_the_newest_version_is_never_safe_to_retire_and_an_older_one_without_runs_is(cli: Cli, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/v.db"
+
+    async def finish(version: int) -> None:
+        @workflow(name="flow", version=version)
+        async def flow(ctx: Context) -> int:
+            return version
+
+        async with Engine(url, workflows=[flow]) as engine:
+            await (await engine.start(flow)).result()
+
+    for version in (1, 2):
+        asyncio.run(finish(version))
+    rows = [line.split("\t") for line in cli("versions", "--db", url).out.splitlines()[1:]]
+    body = cli("versions", "--db", url, "-o", "json").json["versions"]
+
+    assert [(row[1], *row[-2:]) for row in rows] == [
+        ("2", "no", "it is the newest version: new runs use it"),
+        ("1", "yes", "all its runs have ended, and none can be retried"),
+    ]
+    assert [(one["version"], one["safe_to_retire"]) for one in body] == [(2, False), (1, True)]
 
 
 def test_versions_of_one_workflow_and_of_none(cli: Cli, db: Shop) -> None:
@@ -65,7 +86,7 @@ def test_patches_are_listed_below(cli: Cli, tmp_path: Path) -> None:
     asyncio.run(fill())
     said = cli("versions", "--db", url)
 
-    assert said.out.splitlines()[-1].split("\t") == ["flow", "p", "0", "1", "0", "yes"]
+    assert said.out.splitlines()[-1].split("\t") == ["flow", "p", "0", "1", "0", "yes", "no run is on the old path"]
     assert said.out.splitlines()[-2].startswith("WORKFLOW\tPATCH")
     assert cli("versions", "--db", url, "--no-patches", "-o", "json").json["patches"] == []
 
@@ -108,7 +129,7 @@ def test_runs_that_did_the_same_are_told_so(cli: Cli, parcels: str) -> None:
     said = cli("diff", "light", "light-2", "--db", parcels)
 
     assert said.code == 0
-    assert "They did the same." in said.out
+    assert "The runs did the same." in said.out
     assert "label" not in said.out
     assert "label" in cli("diff", "light", "light-2", "--all", "--db", parcels).out
 
@@ -116,7 +137,7 @@ def test_runs_that_did_the_same_are_told_so(cli: Cli, parcels: str) -> None:
 def test_the_first_difference_and_all_others_are_told(cli: Cli, parcels: str) -> None:
     said = cli("diff", "light", "heavy", "--db", parcels)
 
-    assert "They first part at weigh: value" in said.out
+    assert "They first differ at weigh: value" in said.out
     assert "input:  1  |  12" in said.out
     rows = [line.split("\t") for line in said.out.splitlines() if "\t" in line]
     assert [row[:4] for row in rows[1:]] == [

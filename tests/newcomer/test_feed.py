@@ -70,11 +70,16 @@ async def gated(ctx: Context, number: int) -> None:
     await ctx.receive("go")
 
 
+@workflow
+async def hostile(ctx: Context) -> None:
+    await ctx.receive("`touch evil`")
+
+
 async def _told_of(tmp_path: Path, *, before: int) -> tuple[Engine, Feed, list[Event]]:
     environment = system_environment()
     store = open_store(f"sqlite:///{tmp_path}/feed.db", environment)
     told: list[Event] = []
-    engine = Engine(store, workflows=[quick, failing, stubborn, gated], environment=environment)
+    engine = Engine(store, workflows=[quick, failing, stubborn, gated, hostile], environment=environment)
     await engine.__aenter__()
     for handle in [await engine.start(quick, number, key=f"old-{number}") for number in range(before)]:
         await handle.result()
@@ -118,10 +123,10 @@ async def test_attempts_an_undo_and_the_end_are_told_in_their_order(tmp_path: Pa
     names = [event.name for event in told if event.facts.get("status") != "compensating"]
     assert names == ["started", "step", "retry", "failed", "undo", "run"]
     assert "attempt 1 failed: ValueError: no funds" in told[2].words
-    assert told[-1].words.startswith("↶ run order-1 failed, undone")
+    assert told[-1].words.startswith("↶ run order-1 compensated")
 
 
-async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_it_stands_still(tmp_path: Path) -> None:
+async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_the_run_pauses(tmp_path: Path) -> None:
     engine, feed, told = await _told_of(tmp_path, before=0)
     gates.append(Gate())
     handle = await engine.start(gated, 1, key="order-1")
@@ -146,13 +151,13 @@ async def test_who_paused_a_run_is_told_when_it_is_asked_for_and_when_it_stands_
     await engine.shutdown()
 
     assert [event.name for event in told] == ["started", "held", "step", "waiting", "run", "run", "receive", "run"]
-    assert told[1].words == "‖ run order-1 stops after the steps under way: paused by ann: a look at it"
-    assert "paused; when it goes on: waiting for signal 'go'" in told[3].words
+    assert told[1].words == "‖ run order-1 pauses after its running steps: paused by ann: a look at it"
+    assert "paused; after a resume: waiting for signal 'go'" in told[3].words
     assert told[4].words.endswith("order-1 paused by ann: a look at it  → stepwell resume order-1")
     assert told[5].words.endswith("order-1 paused by ben  → stepwell resume order-1")
 
 
-async def test_a_pause_that_is_withdrawn_is_told_as_going_on(tmp_path: Path) -> None:
+async def test_a_pause_that_is_withdrawn_is_reported_as_a_resume(tmp_path: Path) -> None:
     engine, feed, told = await _told_of(tmp_path, before=0)
     gates.append(Gate())
     await engine.start(gated, 1, key="order-1")
@@ -166,8 +171,8 @@ async def test_a_pause_that_is_withdrawn_is_told_as_going_on(tmp_path: Path) -> 
     await engine.shutdown()
 
     assert [event.words for event in told[1:]] == [
-        "‖ run order-1 stops after the steps under way: paused",
-        "▶ run order-1 goes on",
+        "‖ run order-1 pauses after its running steps: paused",
+        "▶ run order-1 resumed",
     ]
 
 
@@ -183,3 +188,13 @@ async def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     assert [event.name for event in told] == ["started", "failed", "run"]
     assert told[-1].facts["status"] == "failed"
     assert "not today" in told[-1].words
+
+
+async def test_a_key_and_a_signal_that_a_shell_would_obey_are_quoted_in_suggested_commands(tmp_path: Path) -> None:
+    engine, feed, told = await _told_of(tmp_path, before=0)
+    handle = await engine.start(hostile, key="$(touch evil)")
+    await _until(handle, "waiting")
+    await feed.look()
+    await engine.shutdown()
+
+    assert told[-1].words.endswith(f"→ stepwell signal {handle.run_id} '`touch evil`'")

@@ -35,7 +35,7 @@ def test_from_an_empty_folder_to_a_run_that_survived_a_kill_and_three_days(groun
         screen.expect(r"skip how far\? \(Enter: to the next timer, in [23] d")
         screen.type("\r")
         screen.expect(r"skipped 2 d 23 h|skipped 3 d")
-        screen.expect(r"● approval +\d\.\d\d s  the time is up")
+        screen.expect(r"● approval +\d\.\d\d s  timed out; nothing arrived")
         screen.expect(r"✓ send_reminder")
         screen.expect(r"‖ last_chance")
         assert ground.run("stepwell", "why", "order-1").stdout.count("last_chance")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_name_that_cannot_be_one_is_refused_with_a_code(
 ) -> None:
     assert main(["new", "--", name]) == 2
 
-    assert capsys.readouterr().err.startswith("SW103  a project cannot be called ")
+    assert re.match(r"SW103  .* is not a valid project name\n", capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,7 +63,7 @@ def test_what_exists_is_never_written_over(tmp_path: Path, what: str, capsys: py
 
     assert main(["new", "taken"]) == 2
 
-    assert "SW103  taken exists already" in capsys.readouterr().err
+    assert "SW103  taken already exists" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -94,5 +95,5 @@ def test_only_its_own_database_is_ever_deleted(tmp_path: Path, capsys: pytest.Ca
 
     assert main(["dev", "hello/app.py", "--fresh", "--db", "sqlite:///shop.db"]) == 2
 
-    assert "--fresh deletes the database of stepwell dev, and no other" in capsys.readouterr().err
+    assert "--fresh deletes only the database of stepwell dev" in capsys.readouterr().err
     assert (tmp_path / "shop.db").read_bytes() == b"mine"

@@ -16,7 +16,7 @@ def test_a_run_on_postgres_survives_a_kill_and_its_time_cannot_be_skipped(hello:
         screen.type("c")
         screen.expect(r"recovered 1 run · order-1 continues at approval · 0 steps were run again")
         screen.type("t")
-        screen.expect("Time cannot be skipped here: it is the database server's")
+        screen.expect("Time cannot be skipped: the database server has its own clock")
 
         hello.run("stepwell", "signal", "order-1", "approve")
         screen.expect(r"✓ run order-1 completed")

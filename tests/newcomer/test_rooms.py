@@ -226,7 +226,7 @@ def test_a_file_that_is_deleted_and_written_again_is_a_change(tmp_path: Path) ->
 def test_what_was_recovered_is_told_with_the_true_figure() -> None:
     assert Recovered([]).words == "recovered 0 runs · 0 steps were run again"
     assert Recovered([("a", "continues at x")], [("1", "x")]).words == (
-        "recovered 1 run · a continues at x · 1 step was run again (x: not ended when it was killed)"
+        "recovered 1 run · a continues at x · 1 step was run again (x: still running when the worker was killed)"
     )
     assert Recovered([("a", ""), ("b", "")]).words == "recovered 2 runs · 0 steps were run again"
 

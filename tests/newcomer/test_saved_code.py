@@ -24,10 +24,10 @@ def test_a_change_that_would_break_a_run_is_held_back_until_somebody_insists(hel
 
         hello.edit(renamed)
         screen.expect(r"app\.py changed: step charge_card → take_money \(renamed\)")
-        screen.expect(r"✕ this change would break 1 unfinished run; the old code goes on")
+        screen.expect(r"✕ this change would break 1 unfinished run; the old code keeps running")
         screen.expect(r"run order-1  order_fulfilment@1  waiting  SW201")
 
-        # The old code goes on even in a new process: the files say something else by now.
+        # The old code keeps running even in a new process, although the files have changed.
         screen.type("c")
         screen.expect(r"recovered 1 run · order-1 continues at approval · 0 steps were run again")
         hello.run(*START, "order-2")
@@ -35,7 +35,7 @@ def test_a_change_that_would_break_a_run_is_held_back_until_somebody_insists(hel
         screen.expect("‖ approval")
 
         screen.type("s")
-        screen.expect(r"reloaded; 0 unfinished runs fit the new code")
+        screen.expect(r"reloaded; 0 unfinished runs fit the new code; 2 do not, and will be paused until code fits")
         hello.run("stepwell", "signal", "order-1", "approve")
         screen.expect(r"⚠ run order-1 paused")
 

@@ -255,7 +255,7 @@ async def test_it(stepwell):
 def test_the_runs_of_a_failed_test_are_shown_when_asked(session: Session):
     loud, quiet = session(FAILING, "-v"), session(FAILING)
 
-    loud.stdout.fnmatch_lines(["*stepwell runs*", "*fulfil v1*failed, undone*", "*✕ ship*no <address>*"])
+    loud.stdout.fnmatch_lines(["*stepwell runs*", "*fulfil v1*compensated*", "*✕ ship*no <address>*"])
     assert "✕ ship" not in quiet.stdout.str()
 
 

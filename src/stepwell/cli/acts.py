@@ -1,8 +1,7 @@
-"""Acts on runs: what steering commands have in common."""
+"""Acts on runs: the part that all steering commands share."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepwell.cli.bulk import RunSelection, act_on_many, check_choice
@@ -11,7 +10,7 @@ from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import get_run_id
-from stepwell.cli.texts import clean
+from stepwell.cli.texts import clean, shell_word
 from stepwell.errors import InvalidMoveError
 
 if TYPE_CHECKING:
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Act(NamedTuple):
-    """What a command does to a run or to many, and in which words it says so."""
+    """What a command does to one run or to many, and the words for it."""
 
-    verb: str  # as `engine.bulks` calls it
+    verb: str  # its name in `engine.bulks`
     options: dict[str, Any]
     done: str  # "Resumed"
     impossible: str  # "be resumed"
@@ -36,9 +35,10 @@ class Act(NamedTuple):
 
 
 def act_on(settings: Settings, which: RunSelection, act: Act) -> int:
-    """Do it, and say what the run is now. Raises `InvalidMoveError` if the run is in no state for it.
+    """Act on the chosen runs, print the result, and return the exit code.
 
-    Many runs are asked for, done by a run of its own and counted; the exit code is given.
+    One run is acted on here; raises `InvalidMoveError` if its status does not allow the act. For many runs, a run of
+    `stepwell.bulk` does the work, and the results are counted.
     """
     check_choice(which)
     if not which.is_one:
@@ -47,15 +47,15 @@ def act_on(settings: Settings, which: RunSelection, act: Act) -> int:
 
     async def run(client: Client) -> tuple[str, str, bool]:
         run_id = await get_run_id(client, target)
-        is_done = await act.how.act(client.engine, run_id, act.options, operator())
+        is_done = await act.how.act(client.engine, run_id, act.options, which.by)
         view = await client.engine.status(run_id)
         assert view is not None
         if not is_done and not act.how.was_done(view):
             raise InvalidMoveError(
                 f"run {run_id} is {view.status} and cannot {act.impossible}",
                 where=run_id,
-                why=f"it takes {act.needs}",
-                fix=f"stepwell why {run_id}",
+                why=f"this needs {act.needs}",
+                fix=f"stepwell why {shell_word(run_id)}",
             )
         return run_id, view.status, is_done
 
@@ -66,8 +66,3 @@ def act_on(settings: Settings, which: RunSelection, act: Act) -> int:
     body = {"run_id": run_id, "status": status, "changed": is_done}
     out.one("stepwell.act/1", body, run_ids=[run_id], words=lambda: [line])
     return 0
-
-
-def operator() -> str:
-    """Who acts, for the audit."""
-    return os.environ.get("USER") or os.environ.get("USERNAME") or "cli"

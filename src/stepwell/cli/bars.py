@@ -1,4 +1,4 @@
-"""How far something long has come: a bar on a terminal, a line for each stage elsewhere. On stderr."""
+"""Progress of long commands on stderr: a bar on a terminal, a line for each stage elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-_STEPS = 200  # a bar is drawn so often, however long it is
+_STEPS = 200  # updates of one bar, however long it is
 
 
 class Bars:
-    """One bar for each stage, in the order in which they begin."""
+    """One bar for each stage, in the order of their beginnings."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -42,7 +42,7 @@ class Bars:
             self._progress.stop()
 
     def tell(self, stage: str, done: int, total: int) -> None:
-        """A stage has come so far."""
+        """Report the progress of a stage."""
         if done < total and done % max(1, total // _STEPS):
             return
         if self._progress is None:

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepwell.cli.undos import Undo
     from stepwell.engine.causes import Cause
-    from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, WaitView
+    from stepwell.engine.views import ActView, AttemptView, EntryView, HoldView, ProgressView, RunView, WaitView
     from stepwell.errors.records import FailureRecord
 
 RUN = "stepwell.run/1"
@@ -16,7 +17,7 @@ HISTORY = "stepwell.history/1"
 
 
 def run_body(run: RunView) -> dict[str, Any]:
-    """One run, without what is recorded of it."""
+    """One run, without its history."""
     from stepwell.engine.views import RUN_FIELDS
 
     shown = {name: getattr(run, name) for name in RUN_FIELDS}
@@ -32,7 +33,7 @@ def hold_body(hold: HoldView | None) -> dict[str, Any] | None:
 
 
 def cause_body(cause: Cause) -> dict[str, Any]:
-    """What is in the way of a run, and in the way of that."""
+    """What blocks a run, and what blocks that."""
     return {
         "kind": cause.kind,
         "run_id": cause.run_id,
@@ -43,7 +44,7 @@ def cause_body(cause: Cause) -> dict[str, Any]:
 
 
 def progress_bodies(progress: Sequence[ProgressView]) -> list[dict[str, Any]]:
-    """How far the long steps of a run have come."""
+    """The progress of the long steps of a run."""
     return [
         {
             "path": one.path,
@@ -97,6 +98,33 @@ def wait_bodies(waits: Sequence[WaitView]) -> list[dict[str, Any]]:
             "failed_attempts": attempt_bodies(wait.failed_attempts),
         }
         for wait in waits
+    ]
+
+
+def undo_bodies(undos: Sequence[Undo]) -> list[dict[str, Any]]:
+    """The undo stack of a run, from the undo that comes first."""
+    return [
+        {
+            "path": undo.path,
+            "state": undo.state,
+            "failure": None if undo.failure is None else failure_body(undo.failure),
+        }
+        for undo in undos
+    ]
+
+
+def act_bodies(acts: Sequence[ActView]) -> list[dict[str, Any]]:
+    """What people did to a run, oldest first."""
+    return [
+        {
+            "at": _time(act.at),
+            "verb": act.verb,
+            "by": act.by,
+            "before": act.before,
+            "after": act.after,
+            "reason": act.reason,
+        }
+        for act in acts
     ]
 
 

@@ -1,4 +1,4 @@
-"""One act on many runs: which they are, whether it is meant, how far it has come, and what became of each."""
+"""One act on many runs: choose them, confirm, show the progress, and report the outcome of each run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from stepwell.cli.bars import Bars
 from stepwell.cli.client import Client, ask
 from stepwell.cli.errors import PARTLY
+from stepwell.cli.operators import by_option
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
 from stepwell.cli.statuses import show_status
@@ -32,29 +33,31 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RunSelection(NamedTuple):
-    """The runs that a steering command is about, as its line names them."""
+    """The runs that a command line names, and who acts on them."""
 
     run: str | None
     where: str | None
     dry_run: bool
     yes: bool
+    by: str  # who acts
 
     @property
     def is_one(self) -> bool:
-        """Whether it is about one run that is named."""
+        """Whether the command line names one run, to be acted on at once."""
         return self.run not in (None, "-") and not self.dry_run
 
 
 def choosing(function: Function) -> Function:
-    """Let a command take one run, or `--where` with what belongs to it."""
+    """Give a command one RUN or `--where`, with the options that belong to both."""
     for decorate in reversed(
         (
             click.argument("run", required=False, metavar="[RUN | -]", shell_complete=complete_run),
             click.option(
                 "--where", metavar="FILTER", help="All runs that match, instead of one: 'status:failed since:1h'."
             ),
-            click.option("--dry-run", is_flag=True, help="Only say which runs it would be."),
-            click.option("--yes", "-y", is_flag=True, help="Do not ask, for scripts."),
+            click.option("--dry-run", is_flag=True, help="Only list the runs that match."),
+            click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
+            by_option,
         )
     ):
         function = decorate(function)
@@ -62,16 +65,16 @@ def choosing(function: Function) -> Function:
 
 
 def check_choice(which: RunSelection) -> None:
-    """Raise unless the line names one run, or a filter."""
+    """Raise unless the command line names one run or a filter."""
     if which.run is None and which.where is None:
-        raise click.UsageError("Name a run, or say which ones: --where 'status:failed since:1h'")
+        raise click.UsageError("Name a run, or many with a filter: --where 'status:failed since:1h'")
     if which.run is not None and which.where is not None:
         raise click.UsageError("Name a run or --where, not both.")
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of each run so far."""
+    """The outcome of each run so far."""
 
     total: int
     name: str = ""  # of the act
@@ -79,12 +82,12 @@ class Tally:
     items: list[BulkItem] = field(default_factory=list)
 
     def count(self, outcome: str) -> int:
-        """How many ended so."""
+        """How many runs have this outcome."""
         return sum(item.outcome == outcome for item in self.items)
 
 
 def act_on_many(settings: Settings, which: RunSelection, act: Act, workflows: Sequence[Workflow[Any, Any]] = ()) -> int:
-    """Find the runs, ask, do it to each, and tell. Gives the exit code: 10 if it was not possible for all of them."""
+    """Find the runs, confirm, act on each and report. Returns the exit code: 10 if some runs could not be acted on."""
     out = Output(settings)
     targets = sys.stdin.read().split() if which.run == "-" else [which.run] if which.run else []
 
@@ -101,9 +104,7 @@ def act_on_many(settings: Settings, which: RunSelection, act: Act, workflows: Se
     ids = () if which.where is not None else [run.run_id for run in runs]
 
     async def begin(client: Client) -> str:
-        from stepwell.cli.acts import operator
-
-        return (await client.engine.bulks.start(act.verb, which.where, runs=ids, by=operator(), **act.options)).name
+        return (await client.engine.bulks.start(act.verb, which.where, runs=ids, by=which.by, **act.options)).name
 
     return execute(settings, begin, act.done, act.impossible, len(runs), workflows)
 
@@ -123,8 +124,8 @@ def execute(
     total: int,
     workflows: Sequence[Workflow[Any, Any]] = (),
 ) -> int:
-    """Begin an act on many runs, execute it here unless a worker does, and tell what became of it. Stopped by Ctrl-C it
-    ends after the chunk that it is at; if this process dies, a worker or `stepwell bulk resume` goes on.
+    """Begin an act on many runs, execute it here unless a worker does, and report the outcome. Ctrl-C ends it after the
+    current chunk; if this process dies, a worker or `stepwell bulk resume` continues.
     """
     import asyncio  # here and not above: help must not wait for it
 
@@ -144,14 +145,14 @@ def execute(
 
     try:
         ask(settings, run, workflows=workflows)
-    finally:  # also when it is stopped half-way: what was done is done, and is told
+    finally:  # also after Ctrl-C: the runs that were acted on are reported
         if tally.name:
             _tell(out, tally, done, impossible)
     return PARTLY if tally.count("refused") or len(tally.items) < tally.total else 0
 
 
 async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
-    """Show how far it is, until it is over."""
+    """Show the progress until the act has ended."""
     bulks = client.engine.bulks
     with Bars(out) as bars:
         watching = client.engine.runs.watch(tally.name)
@@ -163,7 +164,7 @@ async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
                 break
         await watching.aclose()
     if tally.state in ("paused", "failed"):
-        raise InvalidMoveError(f"{tally.name} has {tally.state}", where=tally.name, fix=f"stepwell why {tally.name}")
+        raise InvalidMoveError(f"{tally.name} is {tally.state}", where=tally.name, fix=f"stepwell why {tally.name}")
 
 
 def _preview(out: Output, runs: Sequence[RunView], act: Act) -> None:
@@ -193,16 +194,16 @@ def _summary(runs: Sequence[RunView], out: Output) -> list[str]:
 
 
 def _confirm(out: Output, runs: Sequence[RunView], which: RunSelection, act: Act) -> None:
-    if which.yes or which.run is not None:  # whoever writes ids has chosen them
+    if which.yes or which.run is not None:  # ids on the command line are a choice
         return
     if not sys.stdin.isatty():
         raise RequestError(
-            f"{_runs(len(runs))}; nothing was done, because nobody can be asked here",
-            fix="--yes does it, --dry-run says which runs they are",
+            f"{_runs(len(runs))}; nothing done: confirmation needed, and this is not a terminal",
+            fix="--yes confirms, --dry-run lists the runs",
         )
     for line in _summary(runs, out):
         click.echo(line, err=True)
-    asked = f"It takes {act.needs}; others are left alone. Go on?"
+    asked = f"This needs {act.needs}; other runs stay as they are. Continue?"
     if not click.confirm(asked, default=False, err=True):
         raise click.exceptions.Abort
 
@@ -221,12 +222,12 @@ def _tell(out: Output, tally: Tally, done: str, impossible: str) -> None:
     dot = " - " if out.ascii else " · "
     said = [tally.name, f"{done}: {len(ids):,} of {tally.total:,}"]
     if before := tally.count("before"):
-        said.append(f"{before:,} before")
+        said.append(f"{before:,} already were")
     if refused := [item for item in items if item.outcome == "refused"]:
         some = ", ".join(f"{item.run_id} is {item.status}" for item in refused[:_SAMPLE])
         said.append(f"{len(refused):,} cannot {impossible} ({some}{', …' if len(refused) > _SAMPLE else ''})")
     if len(items) < tally.total:
-        said.append(f"stopped: {tally.total - len(items):,} were not touched")
+        said.append(f"stopped: {tally.total - len(items):,} not reached")
     out.line(clean(dot.join(said)))
 
 

@@ -1,4 +1,4 @@
-"""A command's way to runs: open the store, ask one thing, close."""
+"""How a command reaches runs: open the store, answer one question, close."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 class Client:
-    """The store's listings, the store itself for what is read whole, and the engine's verbs.
+    """The store, its listings, and the verbs of the engine.
 
-    The engine is made when it is first asked for: a command that only lists does not wait for its import.
+    The engine is created on first use: a command that only lists does not wait for its import.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Client:
         return decrypt_detail(detail, reading_codec(app, self.store))
 
     async def close(self) -> None:
-        """Close the store, and whatever the engine has begun."""
+        """Close the store and the engine."""
         if "engine" in self.__dict__:
             await self.engine.shutdown()
             return
@@ -82,7 +82,7 @@ class Client:
         self._environment.executor.close()
 
     async def list_runs(self, where: RunFilter | str = "", *, limit: int, before: RunId | None = None) -> list[RunView]:
-        """`engine.runs.list`, without the engine as long as the store answers."""
+        """`engine.runs.list`, without importing the engine unless the store has to be asked again."""
         from stepwell.engine.filters import parse_filter
         from stepwell.engine.views import run_view
 
@@ -101,7 +101,7 @@ def ask(
     workflows: Iterable[Workflow[Any, Any]] = (),
     may_create: bool = False,
 ) -> T:
-    """Answer a question with a client that executes nothing. Looking never makes a database that was not there."""
+    """Answer a question with a client that executes nothing. Without `may_create`, no database is created."""
     # Here and not above: help and completion must not wait for a store.
     import asyncio
 
@@ -116,7 +116,7 @@ def ask(
         store = open_store(settings.db, environment, may_create=may_create)
         client = Client(settings, store, environment, workflows)
         if workflows:
-            client.engine  # noqa: B018  workflows that do not fit together are refused before a database is made
+            client.engine  # noqa: B018  workflows that contradict each other are rejected before a database is created
         await store.open()
         try:
             return await question(client)
@@ -127,14 +127,14 @@ def ask(
 
 
 def check_exists(url: str) -> None:
-    """Raise unless a SQLite file is there already."""
+    """Raise if the SQLite file of a URL does not exist."""
     from stepwell.addresses import file_of
 
     file = file_of(url)
     if file is not None and not file.exists():
         raise StoreError(
-            f"there is no database at {file}",
+            f"no database at {file}",
             where=url,
-            why="looking does not create one; a worker or a first start does",
+            why="this command does not create one; a worker or a first start does",
             fix=f"stepwell --db {url} worker MODULE, or name another: --db sqlite:///…",
         )

@@ -1,4 +1,4 @@
-"""A port of loopback where Prometheus reads figures; without the packages that the whole HTTP API needs."""
+"""A loopback port for Prometheus, without the packages of the HTTP API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 _HEAD_MAX: Final = 8_192
 _PATIENCE_SECONDS: Final = 10.0
-# A page in somebody's browser may find the port under a name of its own.
+# A web page could reach the port under a host name of its own.
 _NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 async def expose(engine: Engine, port: int) -> asyncio.Server:
-    """Answer `GET /metrics` on a port of loopback, 0 for a free one, until what is returned is closed."""
+    """Answer `GET /metrics` on a loopback port, 0 for a free one, until the returned server is closed."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -26,7 +26,7 @@ async def expose(engine: Engine, port: int) -> asyncio.Server:
                 writer.write(await _reply(engine, await reader.readuntil(b"\r\n\r\n")))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked is gone, too slow, or speaks something else
+            pass  # the client is gone, too slow, or does not speak HTTP
         finally:
             writer.close()
 
@@ -39,9 +39,9 @@ async def _reply(engine: Engine, head: bytes) -> bytes:
         (value.strip() for name, _, value in (one.partition(":") for one in headers) if name.lower() == "host"), ""
     )
     if host.rsplit(":", 1)[0].lower() not in _NAMES and host.lower() not in _NAMES:
-        return _response("421 Misdirected Request", "this is not its name\n")
+        return _response("421 Misdirected Request", "unknown host name\n")
     if line.split(" ")[:2] != ["GET", "/metrics"]:
-        return _response("404 Not Found", "there is only GET /metrics\n")
+        return _response("404 Not Found", "only GET /metrics is served\n")
     from stepwell.errors import StepwellError
 
     try:

@@ -13,14 +13,14 @@ from stepwell.errors import InvalidInputError, RequestError
 if TYPE_CHECKING:
     from stepwell.replay.workflows import Workflow
 
-_ITEM = re.compile(r"([^=]+?)(:?=)(.*)", re.DOTALL)
+_ITEM = re.compile(r"([^=]*?)(:?=)(.*)", re.DOTALL)
 _FORM = "write name=text, name:=json, @file.json, or - for standard input"
 
 
 def read_input(words: Sequence[str], *, what: str) -> Any:
-    """The plain JSON value that the words spell; None if there are none.
+    """The plain JSON value that the words spell; None without words.
 
-    JSON text is read strictly: no duplicate keys, no NaN. Raises `InvalidInputError` with everything that is wrong.
+    JSON text is read strictly: no duplicate keys, no NaN. Raises `InvalidInputError` with all violations.
     """
     whole = [word for word in words if word == "-" or word.startswith("@")]
     if len(whole) > 1:
@@ -44,12 +44,14 @@ def read_json(text: str, *, what: str) -> Any:
 
 
 def check_input(workflow: Workflow[Any, Any], value: Any) -> Any:
-    """The plain value as the workflow's annotation says; all violations are listed."""
-    from stepwell.cli.texts import dump_json
+    """The input as the workflow's annotation declares it. Raises `InvalidInputError` with all violations."""
+    from stepwell.cli.texts import brief, dump_json
     from stepwell.codec.base import Place
     from stepwell.codec.json_codec import JsonCodec
 
-    if value is None or not workflow.takes_input:
+    if value is not None and not workflow.takes_input:
+        raise InvalidInputError(f"{workflow.name} takes no input", [f"the input is {brief(value)}"], fix="leave it out")
+    if value is None:
         return value
     place = Place(workflow.name, "", "the input")
     return JsonCodec().decode_external(dump_json(value, is_compact=True), workflow.input_hint, place=place)
@@ -60,7 +62,7 @@ def _read_fields(words: Iterable[str], what: str) -> dict[str, Any]:
     wrong: list[str] = []
     for word in words:
         parts = _ITEM.fullmatch(word)
-        if parts is None:
+        if parts is None or not parts[1].strip():
             wrong.append(f"{word!r} has no name: {_FORM}")
         elif parts[1] in found:
             wrong.append(f"`{parts[1]}` is given twice")

@@ -15,14 +15,17 @@ from stepwell.cli.texts import clean, dump_json, shorten
 _PAINTS = {"✓": "green", "✕": "red", "⚠": "yellow", "↶": "yellow", "●": "blue", "‖": "cyan", "↻": "cyan"}
 _GAP = 2
 _CELL_MIN = 8
+_NOTE_MIN = 40
+_EXTRA = 2  # columns that are dropped earlier than this number make room for notes
 
 
 class Column(NamedTuple):
     """One column of a table."""
 
     title: str
-    is_fixed: bool = False  # an id: never shortened
-    dropped: int = 0  # on a terminal that is too narrow: the highest goes first, 0 never
+    is_fixed: bool = False  # such as an id: never shortened
+    dropped: int = 0  # if the terminal is too narrow: the highest number is dropped first, 0 never
+    is_note: bool = False  # if the terminal is too narrow: printed below its row, on a line of its own
 
 
 class Output:
@@ -44,7 +47,7 @@ class Output:
     ) -> None:
         """Print one thing: as words, as JSON, or only the ids of the runs it is about."""
         if self.format == "ids":
-            self.lines(run_ids)
+            self.lines(map(clean, run_ids))
         elif self.format == "table" and not self._fields:
             self.lines(words())
         elif self.format == "table":
@@ -57,13 +60,13 @@ class Output:
     def many(
         self, schema: str, name: str, items: Sequence[dict[str, Any]], *, run_ids: Sequence[str], **more: Any
     ) -> bool:
-        """Print a listing as JSON, JSON lines, CSV or ids; false if it is to be a table."""
+        """Print a listing as JSON, JSON lines, YAML, CSV or ids; false if the caller has to print a table."""
         if self.format == "table" and not self._fields:
             return False
         if self.format == "table":
             self._plain_table(items)
         elif self.format == "ids":
-            self.lines(run_ids)
+            self.lines(map(clean, run_ids))
         elif self.format == "jsonl":
             for item in items:
                 self._dump(schema, self._chosen(item))
@@ -76,7 +79,7 @@ class Output:
 
     @property
     def is_for_people(self) -> bool:
-        """Whether it prints words and not what a program reads."""
+        """Whether it prints words, and not data for a program."""
         return self.format == "table" and not self._fields
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -87,10 +90,15 @@ class Output:
             self.lines("\t".join(row) for row in [*titles, *cells])
             return
         used = [n for n in range(len(columns)) if self.is_wide or any(row[n] for row in cells)]
+        room = sys.maxsize if self.is_wide else self.width or 0
         lines = [*titles, *cells]
-        widths = _fit(columns, used, lines, sys.maxsize if self.is_wide else self._width())
-        for row in lines:
+        notes = _stacked(columns, used, lines, room)
+        widths = _fit(columns, [n for n in used if n not in notes], lines, room)
+        for number, row in enumerate(lines):
             self.line((" " * _GAP).join(_pad(row[n], width, self._gap) for n, width in widths.items()).rstrip())
+            for note in [row[n] for n in notes if row[n]] if number >= len(titles) else ():
+                lead = "  ` " if self.ascii else "  └ "
+                self.line(lead + _pad(note, room - len(lead), self._gap).rstrip())
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines."""
@@ -103,18 +111,24 @@ class Output:
             line = "".join(click.style(char, fg=_PAINTS[char]) if char in _PAINTS else char for char in line)
         _echo(line, colour=self._has_colour, err=False)
 
-    def clipped(self, lines: Sequence[str]) -> list[str]:
-        """A tree cut to the width of a terminal, but for its first line, which has the id; whole elsewhere."""
-        if not self.is_terminal:
-            return list(lines)
-        width, gap = self._width(), self._gap
-        cut = [line if len(line) <= width else line[: width - len(gap)] + gap for line in lines[1:]]
-        return [*lines[:1], *cut]
-
     def note(self, text: str) -> None:
-        """Tell people something beside the result: on stderr, and never in the way of a program."""
+        """Tell people something besides the result: on stderr, and only if the result is for people."""
         if self.format == "table":
             _echo(clean(text), colour=False, err=True)
+
+    def warn(self, text: str) -> None:
+        """Tell people that the result may not be what they expect: as `note`, and also beside ids."""
+        if self.format in ("table", "ids"):
+            _echo(clean(text), colour=False, err=True)
+
+    @property
+    def width(self) -> int | None:
+        """The columns of the terminal; None if the output goes elsewhere, where no line is too long."""
+        if not self.is_terminal:
+            return None
+        from shutil import get_terminal_size
+
+        return get_terminal_size().columns
 
     # --- inside ---
 
@@ -122,17 +136,12 @@ class Output:
     def _gap(self) -> str:
         return "..." if self.ascii else "…"
 
-    def _width(self) -> int:
-        from shutil import get_terminal_size
-
-        return get_terminal_size().columns
-
     def _chosen(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The fields that were asked for; all of them if none were."""
+        """The fields that --fields names; without it, all of them."""
         if not self._fields:
             return item
         if unknown := [name for name in self._fields if name not in item]:
-            raise click.UsageError(f"There is no field {', '.join(unknown)} here; there are {', '.join(item)}.")
+            raise click.UsageError(f"Unknown field {', '.join(unknown)}. Fields are {', '.join(item)}.")
         return {name: item[name] for name in self._fields}
 
     def _plain_table(self, items: Sequence[dict[str, Any]]) -> None:
@@ -148,7 +157,7 @@ class Output:
         _echo(dump_json({"schema": schema, **body}, is_compact=self.format == "jsonl"), colour=False, err=False)
 
     def _csv(self, items: Sequence[dict[str, Any]]) -> None:
-        """One row for each, under the names of the fields; what has parts is JSON in its cell."""
+        """One row for each item, under the names of the fields; a value with parts is JSON in its cell."""
         from csv import writer
         from io import StringIO
 
@@ -200,8 +209,20 @@ def _wants_colour(is_terminal: bool) -> bool:
     return is_terminal and os.environ.get("TERM") != "dumb"
 
 
+def _stacked(columns: Sequence[Column], used: Sequence[int], lines: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The notes that are printed below their rows, because beside the other columns too little of them would fit."""
+    notes = [n for n in used if columns[n].is_note]
+    if not notes or room == sys.maxsize:
+        return []
+    others = sum(
+        max(_cells(line[n]) for line in lines) for n in used if n not in notes and columns[n].dropped <= _EXTRA
+    )
+    needed = sum(min(_NOTE_MIN, max(_cells(line[n]) for line in lines)) for n in notes)
+    return notes if others + needed + _GAP * (len(used) - 1) > room else []
+
+
 def _fit(columns: Sequence[Column], used: Iterable[int], lines: Sequence[Sequence[str]], room: int) -> dict[int, int]:
-    """The width of each column that is shown: first the least important ones go, then the widest ones shrink."""
+    """The width of each column that is shown: the least important columns are dropped or shrunk first."""
     widths = {n: max(_cells(line[n]) for line in lines) for n in used}
 
     def needed(least: Callable[[int], int]) -> int:
@@ -216,8 +237,13 @@ def _fit(columns: Sequence[Column], used: Iterable[int], lines: Sequence[Sequenc
         able = [n for n in widths if widths[n] > shrunk(n)]
         if not able:
             break
-        widths[max(able, key=widths.__getitem__)] -= 1
+        widths[max(able, key=lambda n: (_is_long_note(columns[n], widths[n]), columns[n].dropped, widths[n]))] -= 1
     return widths
+
+
+def _is_long_note(column: Column, width: int) -> bool:
+    """Whether a note can lose characters before any other column has to."""
+    return column.is_note and width > _NOTE_MIN
 
 
 def _pad(cell: str, width: int, gap: str) -> str:

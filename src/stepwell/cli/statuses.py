@@ -8,7 +8,7 @@ from stepwell.model.states import RunStatus
 
 
 class StatusSymbol(NamedTuple):
-    """An icon, the same in ASCII, and the words."""
+    """An icon, its ASCII form, and the words."""
 
     icon: str
     ascii: str
@@ -22,18 +22,18 @@ STATUSES: dict[RunStatus, StatusSymbol] = {
     _S.WAITING: StatusSymbol("‖", "=", "waiting"),
     _S.PAUSED: StatusSymbol("⚠", "!", "paused"),
     _S.CANCELLING: StatusSymbol("●", "*", "cancelling"),
-    _S.COMPENSATING: StatusSymbol("↶", "<", "undoing"),
+    _S.COMPENSATING: StatusSymbol("↶", "<", "compensating"),
     _S.COMPENSATION_FAILED: StatusSymbol("⚠", "!", "rollback incomplete"),
     _S.COMPLETED: StatusSymbol("✓", "+", "completed"),
     _S.FAILED: StatusSymbol("✕", "x", "failed"),
-    _S.COMPENSATED: StatusSymbol("↶", "<", "failed, undone"),
+    _S.COMPENSATED: StatusSymbol("↶", "<", "compensated"),
     _S.CANCELLED: StatusSymbol("⊘", "-", "cancelled"),
     _S.CONTINUED: StatusSymbol("→", ">", "continued"),
 }
 
 
 def show_status(status: str, *, ascii: bool) -> str:
-    """A status as people read it; one that this version does not know is shown as it is."""
+    """A status as people read it. A status that this version does not know is shown as stored."""
     try:
         shown = STATUSES[RunStatus(status)]
     except ValueError:

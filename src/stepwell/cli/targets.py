@@ -1,10 +1,10 @@
-"""Which run is meant: an id, a unique beginning of one, a key, @last or @last-failed."""
+"""Targets: a command names a run by its id, a unique prefix of the id, its key, @last or @last-failed."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from stepwell.cli.texts import is_plain_word
 from stepwell.errors import NotFoundError, RequestError
 from stepwell.model.states import RunStatus
 
@@ -13,19 +13,20 @@ if TYPE_CHECKING:
 
     from stepwell.cli.client import Client
     from stepwell.ids import RunId
+    from stepwell.stores.base.views import RunFilter
 
 LAST, LAST_FAILED = "@last", "@last-failed"
 _SHORTCUTS = {
     LAST: (),
     LAST_FAILED: (RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED),
 }
+SYSTEM = "stepwell."  # the names of our own workflows begin with it
 _SHOWN_MAX = 5
 _COMPLETED_MAX = 50
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@%+-]*")
 
 
 async def get_run_id(client: Client, target: str) -> RunId:
-    """The id of the run that is meant. Raises `NotFoundError`, and `RequestError` if several could be."""
+    """The id of the run that a target names. Raises `NotFoundError`, or `RequestError` if several match."""
     found = await find_run_id(client, target)
     if found is None:
         await client.engine.runs.detail(target)  # raises, with the nearest ids and keys
@@ -34,7 +35,7 @@ async def get_run_id(client: Client, target: str) -> RunId:
 
 
 async def find_run_id(client: Client, target: str) -> RunId | None:
-    """As `get_run_id`, but None if there is no such run."""
+    """As `get_run_id`, but None if no run matches."""
     if target.startswith("@"):
         return await _shortcut(client, target)
     run = await client.engine.status(target)
@@ -43,7 +44,7 @@ async def find_run_id(client: Client, target: str) -> RunId | None:
     begun = await client.views.find_by_prefix(target.strip().lower(), limit=_SHOWN_MAX + 1)
     if len(begun) > 1:
         shown = ", ".join(begun[:_SHOWN_MAX]) + (", …" if len(begun) > _SHOWN_MAX else "")
-        raise RequestError(f"{target!r} is the beginning of several run ids", why=shown, fix="write more of the id")
+        raise RequestError(f"{target!r} is a prefix of several run ids", why=shown, fix="write more of the id")
     return begun[0] if begun else None
 
 
@@ -52,10 +53,21 @@ async def _shortcut(client: Client, target: str) -> RunId:
         raise NotFoundError("run", target, near=[name for name in _SHORTCUTS if name.startswith(target[:2])])
     from stepwell.stores.base.views import RunFilter
 
-    newest = await client.list_runs(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
+    newest = await client.list_runs(without_system_runs(RunFilter(statuses=_SHORTCUTS[target])), limit=1)
     if not newest:
         raise NotFoundError("run", target, fix="no run has failed" if target == LAST_FAILED else "start one first")
     return _id(newest[0].run_id)
+
+
+def without_system_runs(where: RunFilter) -> RunFilter:
+    """The filter without the runs of our own workflows, unless it names a workflow, a key or an id itself."""
+    from stepwell.stores.base.filters import Condition, Field
+
+    named = {condition.field for condition in where.conditions if not condition.negated}
+    if where.workflow is not None or where.key is not None or named & {Field.WORKFLOW, Field.KEY, Field.ID}:
+        return where
+    hidden = Condition(Field.WORKFLOW, ((SYSTEM, ""),), negated=True)
+    return where._replace(conditions=(*where.conditions, hidden))
 
 
 def _id(run_id: str) -> RunId:
@@ -64,16 +76,11 @@ def _id(run_id: str) -> RunId:
     return RunId(run_id)
 
 
-def is_plain_word(text: str) -> bool:
-    """Whether no shell finds anything in a text but a word: no quotes, blanks, expansions, options or newlines."""
-    return _PLAIN_WORD.fullmatch(text) is not None
-
-
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the shortcuts, and the ids and keys of the newest runs; nothing if they cannot be read.
+    """For shells: the shortcuts, and ids and keys of the newest runs; the shortcuts alone if the store cannot be read.
 
-    A shell puts the word on its line as it is, and some then obey what is in it. So a key that has anything but
-    harmless characters is left out: its run is offered by its id.
+    A shell puts a completed word on its line unquoted, and some shells then expand it. So a key with any character
+    that a shell could expand is left out; its run is offered by its id.
     """
     from stepwell.cli.client import ask
     from stepwell.cli.settings import Settings

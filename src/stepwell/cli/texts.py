@@ -1,4 +1,4 @@
-"""Text for terminals: nothing stored may steer one, long values are shortened, times are read at a glance."""
+"""Text for terminals: stored text cannot steer one, long values are shortened, times are easy to read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,51 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _BREAKS = re.compile(r"\s*[\n\r\t\v\f\x85\u2028\u2029]\s*")
-# Control characters, half surrogates, and marks that reorder what follows them.
+# Control characters, half surrogates, and marks that reorder the text after them.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_WRAP_MIN = 20  # characters of text on a line, however narrow the terminal is
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@%+-]*")
 
 
 def clean(text: str) -> str:
-    """The text on one line, without anything that a terminal would obey."""
+    """The text on one line, without the sequences that a terminal would obey."""
     if text.isascii() and text.isprintable():
         return text
     return _CONTROLS.sub("", _BREAKS.sub(" ", _ESCAPES.sub("", text)))
+
+
+def clean_lines(text: str) -> list[str]:
+    """The lines of a text, each cleaned, with the blanks in front of it kept."""
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
+    return [" " * (len(line) - len(line.lstrip(" "))) + clean(line.strip()) for line in lines]
+
+
+def is_plain_word(text: str) -> bool:
+    """Whether every shell reads the text as one word: no quotes, blanks, expansions, options or newlines."""
+    return _PLAIN_WORD.fullmatch(text) is not None
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a command that people copy into a shell; the shell executes nothing in it."""
+    if is_plain_word(text):
+        return text
+    from shlex import quote
+
+    return quote(clean(text))
+
+
+def wrap(text: str, width: int | None, *, first: str = "", rest: str = "") -> list[str]:
+    """The text on as many lines as it takes: the first begins with `first`, the others with `rest`.
+
+    Without a width it stays on one line. A word that is longer than a line is broken, so nothing is left out.
+    """
+    if width is None or len(first) + len(text) <= width:
+        return [first + text]
+    from textwrap import TextWrapper
+
+    room = max(width, len(first) + _WRAP_MIN, len(rest) + _WRAP_MIN)
+    wrapper = TextWrapper(room, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return wrapper.wrap(text)
 
 
 def dump_json(value: Any, *, is_compact: bool = False) -> str:
@@ -40,7 +76,7 @@ def brief(value: Any, limit: int = 60, *, gap: str = "…") -> str:
 
 
 def shorten(text: str, limit: int, *, gap: str = "…") -> str:
-    """At most `limit` characters; the middle is left out, because both ends tell more."""
+    """At most `limit` characters; the middle is left out, because both ends say more."""
     if len(text) <= limit:
         return text
     if limit <= len(gap):

@@ -1,4 +1,4 @@
-"""YAML that every reader takes for what it is: blocks for what has parts, and JSON for everything else."""
+"""YAML that every reader understands alike: blocks for objects and lists, and JSON for everything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell.cli.texts import dump_json
 
-# A name that no reader of YAML takes for something else than text.
+# A name that every YAML reader takes for text.
 _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][A-Za-z0-9_]*", re.IGNORECASE)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from shlex import quote
 from typing import NamedTuple
 
 from stepwell.clock import Instant, to_datetime, to_timedelta
@@ -164,7 +165,7 @@ def _waits(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Ca
     run, now = detail.run, cluster.now
     if run.debounced_until is not None and run.wake_at is not None and run.wake_at > run.debounced_until:
         sentence = f"the key {run.key!r} belongs to another run until that has ended"
-        return [Cause("key", run.run_id, sentence, f"stepwell why {run.key}")]
+        return [Cause("key", run.run_id, sentence, f"stepwell why {quote(run.key or '')}")]
     waits = list(zip(detail.history.waits, wait_views(detail), strict=True))
     if not waits:
         return [Cause("delay", run.run_id, f"it begins {when(run.wake_at, now)}", f"stepwell watch {run.run_id}")]
@@ -191,9 +192,9 @@ def _waits(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Ca
 
 def _advice(run_id: str, wait: WaitView) -> str:
     if wait.kind == "signal":
-        return f"stepwell signal {run_id} {(wait.names or ('NAME',))[0]}"
+        return f"stepwell signal {run_id} {quote((wait.names or ('NAME',))[0])}"
     if wait.kind == "topic":
-        return f"stepwell publish {wait.names[0]}"
+        return f"stepwell publish {quote(wait.names[0])}"
     return f"stepwell watch {run_id}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from shlex import quote
 from typing import Any, assert_never
 
 from stepwell.clock import Instant, to_datetime
@@ -169,7 +170,7 @@ def _moving(detail: Detail, waits: list[WaitView], cluster: ClusterState) -> tup
             "stepwell worker MODULE",
         )
     if run.debounced_until is not None and run.wake_at is not None and run.wake_at > run.debounced_until:
-        return f"begins when the run that has the key {run.key!r} has ended.", f"stepwell why {run.key}"
+        return f"begins when the run that has the key {run.key!r} has ended.", f"stepwell why {quote(run.key or '')}"
     if not waits:
         again = ", unless its start is asked for again" if run.debounced_until is not None else ""
         return f"begins {when(run.wake_at, now)}{again}.", ""
@@ -195,5 +196,5 @@ def _advice(run_id: str, waits: list[WaitView]) -> str:
     names = [name for wait in waits if wait.kind == "signal" for name in wait.names or ("NAME",)]
     topics = [wait.names[0] for wait in waits if wait.kind == "topic"]
     if names:
-        return f"stepwell signal {run_id} {names[0]}"
-    return f"stepwell publish {topics[0]}" if topics else ""
+        return f"stepwell signal {run_id} {quote(names[0])}"
+    return f"stepwell publish {quote(topics[0])}" if topics else ""

@@ -1,4 +1,4 @@
-"""`stepwell backup` and `stepwell restore`: a copy of a database, and the way back."""
+"""`stepwell backup` and `stepwell restore`: copy a database, and restore it from a copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.texts import clean
+from stepwell.cli.texts import clean, shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ _MEBIBYTE = 1_048_576
 @click.argument("source", metavar="DATABASE")
 @click.argument("target", metavar="COPY", type=click.Path(path_type=Path, dir_okay=False))
 def backup(settings: Settings, source: str, target: Path) -> None:
-    """Copy DATABASE, a SQLite file or its URL, into the new file COPY. Workers go on meanwhile.
+    """Copy DATABASE, a SQLite file or its URL, to the new file COPY. Workers may keep running.
 
-    The copy is the database as it was at one moment, with tables of your own that are in the same file. It is examined
-    and written to disk before it gets its name; nothing is overwritten, and nobody but its owner may read it.
+    The copy has the state of one moment, and includes your own tables in the same file. It is checked and written to
+    disk before it gets its name. It never overwrites a file, and only its owner can read it.
 
     \b
     Example:
@@ -41,8 +41,8 @@ def backup(settings: Settings, source: str, target: Path) -> None:
 
     def words() -> Iterator[str]:
         size = f"{done.runs} runs, {done.size / _MEBIBYTE:.1f} MiB"
-        yield clean(f"Copied {done.source} to {done.target}: {size}, examined.")
-        yield clean(f"The way back: stepwell restore {done.target} {done.source}")
+        yield clean(f"Copied {done.source} to {done.target}: {size}, checked.")
+        yield f"To restore it: stepwell restore {shell_word(str(done.target))} {shell_word(str(done.source))}"
 
     Output(settings).one("stepwell.backup/1", done._asdict(), run_ids=[], words=words)
 
@@ -50,14 +50,14 @@ def backup(settings: Settings, source: str, target: Path) -> None:
 @command("restore")
 @click.argument("copy", metavar="[COPY]", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("target", metavar="[DATABASE]", required=False)
-@click.option("--force", is_flag=True, help="Also if DATABASE is there; it is kept under another name.")
-@click.option("--fence", metavar="URL", help="Only fence a database that was put back by other means.")
+@click.option("--force", is_flag=True, help="Replace an existing DATABASE; it is kept under another name.")
+@click.option("--fence", metavar="URL", help="Only fence a database that was restored by other means.")
 def restore(settings: Settings, copy: Path | None, target: str | None, force: bool, fence: str | None) -> None:
-    """Put COPY in the place of DATABASE, a SQLite file or its URL. Stop everything that uses it first.
+    """Restore DATABASE, a SQLite file or its URL, from COPY. Stop everything that uses it first.
 
-    A database that was put back is fenced: epochs and numbers go on far above those of the copy, and all runs are taken
-    from the workers that it names. So nothing that was seen outside before is used again, and a worker that still has
-    the lost database can write nothing to this one. `--fence URL` does only that, after `pg_restore` for example.
+    A restored database is fenced: epochs and numbers continue far above those of the copy, and all runs are taken from
+    the workers that it lists. So no number is used twice, and a worker of the lost database cannot write to this one.
+    `--fence URL` only fences, for example after `pg_restore`.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def restore(settings: Settings, copy: Path | None, target: str | None, force: bo
     try:
         if fence is not None:
             if copy is not None:
-                raise click.UsageError("--fence stands alone: the database is there already.")
+                raise click.UsageError("--fence takes no COPY: the database is already restored.")
             check_exists(_url(fence))
             fenced = addresses.fence(_url(fence), environment)
             out.one("stepwell.fence/1", fenced._asdict(), run_ids=[], words=lambda: _fence_words(fenced))
@@ -87,9 +87,9 @@ def restore(settings: Settings, copy: Path | None, target: str | None, force: bo
 
 
 def _restore_words(done: Restored) -> Iterator[str]:
-    yield clean(f"Put {done.copy} in the place of {done.target}.")
+    yield clean(f"Restored {done.target} from {done.copy}.")
     if done.kept:
-        yield clean(f"What was there is kept as {done.kept}")
+        yield clean(f"The database before is kept as {done.kept}")
     yield from _fence_words(done.fenced)
 
 
@@ -99,7 +99,7 @@ def _fence_words(fenced: Fenced) -> Iterator[str]:
 
 
 def _url(database: str) -> str:
-    """A URL, also of a file that was named by its path."""
+    """The URL of a database that is named by a URL or a path."""
     if ":" in database.partition("/")[0]:
         return database
     from urllib.parse import quote

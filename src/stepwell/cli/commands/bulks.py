@@ -1,4 +1,4 @@
-"""`stepwell bulk`: what was done to many runs at once, and how to stop it."""
+"""`stepwell bulk`: acts on many runs at once: list, show, resume and stop them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings
-from stepwell.cli.texts import clean
+from stepwell.cli.texts import clean, shell_word
 
 if TYPE_CHECKING:
     from stepwell.engine.bulks import BulkItem, BulkView
@@ -30,7 +30,7 @@ _COLUMNS = (
 
 @click.group("bulk", cls=Group)
 def bulk() -> None:
-    """Look at acts on many runs, and stop one.
+    """List acts on many runs, and stop or resume one.
 
     \b
     Example:
@@ -52,7 +52,7 @@ def listed(settings: Settings) -> None:
     if out.many("stepwell.bulk/1", "bulks", items, run_ids=[]):
         return
     if not found:
-        out.note("No act on many runs is on record. One is made by --where: stepwell cancel --where FILTER")
+        out.note("No act on many runs yet. --where makes one: stepwell cancel --where FILTER")
         return
     rows = [
         [
@@ -74,7 +74,7 @@ def listed(settings: Settings) -> None:
 @click.argument("name", metavar="BULK")
 @click.pass_obj
 def shown(settings: Settings, name: str) -> None:
-    """Show one act, and what became of each run.
+    """Show one act, with the outcome for each run.
 
     \b
     Example:
@@ -105,7 +105,7 @@ def shown(settings: Settings, name: str) -> None:
 @click.argument("name", metavar="BULK")
 @click.pass_obj
 def resumed(settings: Settings, name: str) -> None:
-    """Go on with an act whose process died, if no worker does.
+    """Continue an act whose process died, if no worker does.
 
     \b
     Example:
@@ -116,12 +116,14 @@ def resumed(settings: Settings, name: str) -> None:
 
     found = ask(settings, lambda client: client.engine.bulks.get(name))
     if found.is_over:
-        raise InvalidMoveError(f"{found.name} is over", why=f"it is {found.state}", fix=f"stepwell bulk show {name}")
+        raise InvalidMoveError(
+            f"{found.name} has ended", why=f"it is {found.state}", fix=f"stepwell bulk show {shell_word(name)}"
+        )
 
     async def begun(_: Client) -> str:
         return found.name
 
-    code = execute(settings, begun, found.verb, "be acted upon so", found.matched)
+    code = execute(settings, begun, found.verb, "be acted on", found.matched)
     click.get_current_context().exit(code)
 
 
@@ -129,7 +131,7 @@ def resumed(settings: Settings, name: str) -> None:
 @click.argument("name", metavar="BULK")
 @click.pass_obj
 def aborted(settings: Settings, name: str) -> None:
-    """Stop an act that is going on, wherever it was begun. What was done stays done.
+    """Stop a running act, wherever it was started. Runs that it has acted on stay as they are.
 
     \b
     Example:
@@ -139,9 +141,9 @@ def aborted(settings: Settings, name: str) -> None:
 
     if not ask(settings, lambda client: client.engine.bulks.abort(name)):
         raise InvalidMoveError(
-            f"{name} is over", why="what is over cannot be stopped", fix=f"stepwell bulk show {name}"
+            f"{name} has ended", why="only a running act can be stopped", fix=f"stepwell bulk show {shell_word(name)}"
         )
-    line = f"{name} stops soon; what was done stays done"
+    line = f"{name} stops after its current chunk; runs that it has acted on stay as they are"
     Output(settings).one("stepwell.act/1", {"bulk": name, "changed": True}, run_ids=[], words=lambda: [clean(line)])
 
 

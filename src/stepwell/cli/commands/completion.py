@@ -6,7 +6,7 @@ import click
 
 from stepwell.cli.settings import Settings, command
 
-# Asks as zsh does: three lines for each word, its kind, itself and its help.
+# Uses the protocol of zsh: three lines for each word, with its kind, the word and its help.
 _POWERSHELL = """\
 Register-ArgumentCompleter -Native -CommandName stepwell -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
@@ -33,7 +33,7 @@ Register-ArgumentCompleter -Native -CommandName stepwell -ScriptBlock {
 @command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish", "powershell"]))
 def completion(settings: Settings, shell: str) -> None:
-    """Print the script that lets a shell complete commands, options, ids and keys of recent runs.
+    """Print a script with which a shell completes commands, options, and ids and keys of recent runs.
 
     \b
     Example:
@@ -50,6 +50,6 @@ def completion(settings: Settings, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    # Without asking the shell for its version, as click would: the script is for the machine that reads it.
+    # Does not ask the shell for its version, as click would: the script may be for another machine.
     made = kind(stepwell, {}, "stepwell", "_STEPWELL_COMPLETE")
     click.echo(made.source_template % made.source_vars())

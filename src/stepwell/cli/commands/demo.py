@@ -1,4 +1,4 @@
-"""`stepwell demo`: see a run survive kill -9, and another be undone."""
+"""`stepwell demo`: a run survives kill -9, and another one is rolled back."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @command("demo")
 @click.pass_context
 def demo(ctx: click.Context, settings: Settings) -> None:
-    """Watch an order survive kill -9, and another one be undone. Takes about ten seconds.
+    """Watch an order survive kill -9, and another one be rolled back. Takes about ten seconds.
 
-    Uses a new SQLite database in a temporary folder, which is kept. Ends with exit code 0 only if everything it
-    claims was true.
+    Uses a new SQLite database in a temporary folder, which is kept. Ends with exit code 0 only if every claim was
+    true.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def demo(ctx: click.Context, settings: Settings) -> None:
     is_json = out.format != "table"
 
     def say(line: str) -> None:
-        # For a program the story is beside the result.
+        # A program reads the result on stdout.
         click.echo(line, err=True, color=False) if is_json else out.line(_plain(line) if out.ascii else line)
 
     say("An order saga on SQLite, two worker processes, one kill -9. Every line below is real.\n")
@@ -65,17 +65,17 @@ def _plain(line: str) -> str:
 def _words(report: Report, db: str, out: Output) -> Iterator[str]:
     for seen in report.runs:
         yield ""
-        yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
+        yield from render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii, width=out.width)
     yield ""
     for check in report.checks:
         line = f"{'✓' if check.ok else '✕'} {check.claim}" + (f"  ({check.detail})" if check.detail else "")
         yield _plain(line) if out.ascii else line
     again = ", ".join(report.repeats.in_flight)
     if again:
-        yield f"  {again} had not ended when its worker died, so it ran again"
+        yield f"  {again} was running when its worker died, so it ran again"
     yield ""
     if not report.ok:
-        yield f"NOT everything was true; the logs of the workers are beside {db.removeprefix('sqlite:///')}"
+        yield f"NOT every claim was true; the logs of the workers are beside {db.removeprefix('sqlite:///')}"
         return
     yield f"{len(report.repeats.recorded)} steps repeated. All of it was true, in {report.seconds:.1f} s."
     yield f"The database is kept: {db.removeprefix('sqlite:///')}"

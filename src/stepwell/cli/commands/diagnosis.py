@@ -1,4 +1,4 @@
-"""`stepwell doctor`: what is wrong with a database, or will be, and what to do about it."""
+"""`stepwell doctor`: what is wrong with a database, what needs a person, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from stepwell.cli.errors import PROBLEMS
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.texts import clean
+from stepwell.cli.texts import clean, wrap
 from stepwell.errors import StepwellError
 
 if TYPE_CHECKING:
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
     from stepwell.stores.base.diagnosis import Finding, Remedy
 
+_BEFORE_OPENING = ("migrate", "reopen")  # remedies that opening the database for a command would apply
 _MARKS = {"ok": ("✓", "+"), "warn": ("⚠", "!"), "fail": ("✕", "x")}
 
 
 @command("doctor")
-@click.option("--strict", is_flag=True, help="A warning is a problem too.")
-@click.option("--fix", is_flag=True, help="Do what is safe about what is found, say what, and examine again.")
+@click.option("--strict", is_flag=True, help="Exit with code 9 for warnings too.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely, report it, and examine again.")
 def doctor(settings: Settings, strict: bool, fix: bool) -> int:
-    """Examine a database: the way to it, what it promises, and what is in it. Changes nothing without --fix.
+    """Examine a database: its connection, its durability, and the runs that need a person.
 
-    --fix does what any worker would do, or takes rights away from others: it creates or migrates tables, frees runs of
-    workers that are gone, puts the journal mode back, and lets nobody but its owner read the file.
+    Changes nothing without --fix. --fix does only what any worker would do, or restricts access: it creates or
+    migrates tables, releases the runs of dead workers, restores the journal mode, and makes the file readable for its
+    owner alone.
 
     Ends with exit code 9 if a check fails.
 
@@ -41,7 +43,7 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
 
     out = Output(settings)
     findings = _examine(settings, out)
-    done = _mend(settings, out, findings) if fix else []
+    done = _repair(settings, out, findings) if fix else []
     if done:
         findings = _examine(settings, out)
     verdict = worst(findings)
@@ -54,18 +56,31 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
 
 def _examine(settings: Settings, out: Output) -> list[Finding]:
     from stepwell.addresses import diagnose
+    from stepwell.cli.attention import examine_attention
+    from stepwell.cli.client import ask
     from stepwell.cli.dev.clock import environment_of
+    from stepwell.stores.base.diagnosis import met
 
     findings: list[Finding] = []
     for finding in diagnose(settings.db, environment_of(settings.db)).examine():
         findings.append(finding)
         if out.is_for_people:
-            _print(out, finding)  # at once: some of them take their time
+            _print(out, finding)  # at once: some checks take a while
+    if any(finding.verdict == "fail" or finding.remedy in _BEFORE_OPENING for finding in findings):
+        return findings  # opening the database for commands would change it, or fail
+    try:
+        needing = ask(settings, examine_attention)
+    except StepwellError as error:
+        needing = [met("attention", error)]
+    for finding in needing:
+        findings.append(finding)
+        if out.is_for_people:
+            _print(out, finding)
     return findings
 
 
-def _mend(settings: Settings, out: Output, findings: Sequence[Finding]) -> list[dict[str, str]]:
-    """Do what is safe about what was found; what that was, by the check that found it."""
+def _repair(settings: Settings, out: Output, findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """Apply the safe remedies; what was done, by the check that asked for it."""
     done: list[dict[str, str]] = []
     for finding in findings:
         if finding.remedy is None:
@@ -73,7 +88,7 @@ def _mend(settings: Settings, out: Output, findings: Sequence[Finding]) -> list[
         try:
             did = _apply(settings, finding.remedy)
         except (StepwellError, OSError) as error:
-            did = f"could not be mended: {error.title if isinstance(error, StepwellError) else error.strerror}"
+            did = f"could not be fixed: {error.title if isinstance(error, StepwellError) else error.strerror}"
         done.append({"check": finding.check, "did": did})
         if out.is_for_people:
             mark = "->" if out.ascii else "→"
@@ -82,7 +97,7 @@ def _mend(settings: Settings, out: Output, findings: Sequence[Finding]) -> list[
 
 
 def _apply(settings: Settings, remedy: Remedy) -> str:
-    """Do it; says what was done."""
+    """Apply one remedy; what was done."""
     from stepwell.addresses import file_of, migrate
     from stepwell.cli.client import ask
     from stepwell.stores.base.diagnosis import Remedy
@@ -93,10 +108,10 @@ def _apply(settings: Settings, remedy: Remedy) -> str:
             return f"migrated from version {moved.before} to {moved.after}"
         case Remedy.RECOVER:
             recovered = ask(settings, lambda client: client.engine.workers.recover())
-            return f"freed {recovered.freed} runs; {recovered.paused} need a person"
+            return f"released {recovered.freed} runs; {recovered.paused} need a person"
         case Remedy.REOPEN:
             ask(settings, lambda client: client.engine.probe())
-            return "opened it for work, which puts the journal mode back"
+            return "opened it for writing, which restores the journal mode"
         case Remedy.PROTECT:
             file = file_of(settings.db)
             assert file is not None
@@ -108,10 +123,10 @@ def _apply(settings: Settings, remedy: Remedy) -> str:
 
 def _print(out: Output, finding: Finding) -> None:
     mark = _MARKS[finding.verdict][1 if out.ascii else 0]
-    out.line(f"{mark} {finding.check:<15} {clean(finding.found)}")
+    out.lines(wrap(clean(finding.found), out.width, first=f"{mark} {finding.check:<15} ", rest=" " * 18))
     for label, text in (("why", finding.why), ("fix", finding.fix)):
         if text:
-            out.line(f"  {'':<15} {label:<5} {clean(text)}")
+            out.lines(wrap(clean(text), out.width, first=f"{'':<18}{label:<5} ", rest=" " * 24))
 
 
 def _summary(findings: Sequence[Finding]) -> str:

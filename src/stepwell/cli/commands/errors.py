@@ -1,4 +1,4 @@
-"""`stepwell explain`: what a code means, and what to do."""
+"""`stepwell explain`: the meaning of a code, and what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @command("explain")
 @click.argument("code")
 def explain(settings: Settings, code: str) -> None:
-    """Explain the code of an error or of a finding; needs no database.
+    """Explain the code of an error or a finding; needs no database.
 
     \b
     Example:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 @click.argument("topic")
 @click.argument("payload", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
 @click.option("--deliver", type=click.Choice(["all", "one"]), default="all", show_default=True)
-@click.option("--retain", metavar="TIME", help="Keep it for waits to come, for example 7d.")
-@click.option("--event-id", metavar="ID", help="Published once, also if this is repeated within 7 days.")
+@click.option("--retain", metavar="TIME", help="Keep it this long for later waits, such as 7d.")
+@click.option("--event-id", metavar="ID", help="Publish it once, even if this command is repeated within 7 days.")
 def publish(
     settings: Settings, topic: str, payload: tuple[str, ...], deliver: str, retain: str | None, event_id: str | None
 ) -> None:
-    """Publish an event to the runs that wait for it. The payload is taken as it is: no type is checked here.
+    """Publish an event to the runs that wait for it. The type of the payload is not checked.
 
     \b
     Example:
@@ -40,10 +40,10 @@ def publish(
 
     reached = ask(settings, send)
     body: dict[str, Any] = {"topic": topic, "reached": reached}
-    line = clean(f"Published on {topic!r}: {reached} {'run' if reached == 1 else 'runs'} got it.")
+    line = clean(f"Published on {topic!r}: {reached} {'run' if reached == 1 else 'runs'} received it.")
     Output(settings).one("stepwell.publication/1", body, run_ids=[], words=lambda: [line])
 
 
-emit = copy(publish)  # the same under the name that others know it by
+emit = copy(publish)  # its name in other engines
 emit.name = "emit"
 emit.help = (publish.help or "").replace("stepwell publish", "stepwell emit")

@@ -1,4 +1,4 @@
-"""Histories: what a run has recorded, as lines, tree or picture; compared, exported and imported."""
+"""Histories: the record of a run as lines, tree or diagram; compared, exported and imported."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import click
 from stepwell.cli.bodies import HISTORY, entry_body, run_body, wait_bodies
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.runs import Seen, look
+from stepwell.cli.operators import by_option
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import complete_run, get_run_id
-from stepwell.cli.texts import brief, clean, dump_json, duration, moment
+from stepwell.cli.texts import brief, clean, duration, moment, shell_word
 from stepwell.cli.tree import render_tree
+from stepwell.cli.values import shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +53,7 @@ _DIFF_COLUMNS = (
 @command("history")
 @click.argument("run", shell_complete=complete_run)
 def history(settings: Settings, run: str) -> None:
-    """List every recorded line of a run, in the order of its commits.
+    """List every history entry of a run, in the order of its commits.
 
     \b
     Example:
@@ -62,7 +64,7 @@ def history(settings: Settings, run: str) -> None:
     if out.many(HISTORY, "entries", [entry_body(entry) for entry in seen.entries], run_ids=[run_id], run_id=run_id):
         return
     if not seen.entries:
-        out.note(f"Nothing is recorded yet. Why: stepwell why {run_id}")
+        out.note(f"Nothing is recorded yet. Why: stepwell why {shell_word(run_id)}")
         return
     rows = [
         [
@@ -73,7 +75,7 @@ def history(settings: Settings, run: str) -> None:
             str(entry.attempts or ""),
             moment(entry.at),
             duration(entry.took),
-            entry.failure.summary if entry.failure else dump_json(entry.value, is_compact=True),
+            entry.failure.summary if entry.failure else shown_value(entry),
         ]
         for entry in seen.entries
     ]
@@ -91,7 +93,7 @@ class Family(NamedTuple):
 @click.argument("run", shell_complete=complete_run)
 @click.option("--depth", type=click.IntRange(0, 20), default=3, show_default=True, help="Generations of children.")
 def tree(settings: Settings, run: str, depth: int) -> None:
-    """Show what a run and its children did, as trees.
+    """Show a run and its children as trees.
 
     \b
     Example:
@@ -107,9 +109,7 @@ async def _gather(client: Client, run: str, depth: int) -> Family:
     children: list[Family] = []
     for child in seen.children[:_CHILDREN_MAX] if depth else ():
         is_known = not child.unreadable
-        children.append(
-            await _gather(client, child.run_id, depth - 1) if is_known else Family(Seen(child, [], [], [], [], []), [])
-        )
+        children.append(await _gather(client, child.run_id, depth - 1) if is_known else Family(Seen(child), []))
     return Family(seen, children)
 
 
@@ -132,20 +132,20 @@ def _ids(family: Family) -> Iterator[str]:
 
 def _tree_words(family: Family, out: Output, lead: str) -> Iterator[str]:
     seen = family.seen
-    for line in out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii)):
+    for line in render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii, width=out.width):
         yield lead + line
     for child in family.children:
         yield from _tree_words(child, out, lead + "    ")
     if len(seen.children) > len(family.children):
         more = len(seen.children) - len(family.children)
-        yield f"{lead}    and {more} more below: stepwell tree {seen.run.run_id} --depth 20"
+        yield f"{lead}    and {more} more below: stepwell tree {shell_word(seen.run.run_id)} --depth 20"
 
 
 @command("graph")
 @click.argument("run", shell_complete=complete_run)
 @click.option("--as", "form", type=click.Choice(["mermaid", "dot"]), default="mermaid", show_default=True)
 def graph(settings: Settings, run: str, form: str) -> None:
-    """Print what a run did and waits for as a diagram: the order of what is recorded, scopes within scopes.
+    """Print a run as a diagram: its history entries in order, and what it waits for.
 
     \b
     Example:
@@ -159,7 +159,7 @@ def graph(settings: Settings, run: str, form: str) -> None:
 
 
 def _nodes(seen: Seen) -> Iterator[tuple[str, str]]:
-    """Each thing recorded, in the order of the commits, and then what is waited for: its words and its state."""
+    """Each history entry, in the order of the commits, and then each wait: its label and its state."""
     for entry in sorted(seen.entries, key=lambda one: one.seq):
         yield entry.path, "undone" if entry.is_undone else entry.status
     for wait in seen.waits:
@@ -196,7 +196,7 @@ def _dot(seen: Seen) -> Iterator[str]:
 
 
 def _graph_words(text: str) -> str:
-    """A label in which nothing means anything to either language."""
+    """A label without any character that is syntax in Mermaid or DOT."""
     short = clean(text) if len(text) <= _NAME_MAX else "…" + clean(text)[-_NAME_MAX:]
     return "".join(f"#{ord(letter)};" if letter in '"<>&\\#;`' else letter for letter in short)
 
@@ -204,9 +204,9 @@ def _graph_words(text: str) -> str:
 @command("diff")
 @click.argument("run_a")
 @click.argument("run_b")
-@click.option("--all", "show_all", is_flag=True, help="Also the places at which they are equal.")
+@click.option("--all", "show_all", is_flag=True, help="Also the paths at which they are equal.")
 def diff(settings: Settings, run_a: str, run_b: str, show_all: bool) -> None:
-    """Compare two runs: structure, values and timing, and where they first part.
+    """Compare two runs: structure, values and timing, and where they first differ.
 
     \b
     Example:
@@ -215,7 +215,8 @@ def diff(settings: Settings, run_a: str, run_b: str, show_all: bool) -> None:
     from stepwell.check.differences import compare
 
     a, b = ask(settings, lambda client: _read_side(client, run_a, run_b))
-    found, out = compare((a.run, a.entries, a.waits), (b.run, b.entries, b.waits)), Output(settings)
+    one, other = ((side.run, list(side.entries), list(side.waits)) for side in (a, b))
+    found, out = compare(one, other), Output(settings)
     if out.format != "table":
         out.one("stepwell.diff/1", _diff_body(found), run_ids=[found.left.run_id, found.right.run_id], words=list)
         return
@@ -242,9 +243,9 @@ def _head(found: Difference, *, ascii: bool) -> Iterator[str]:
     if found.waits[0] != found.waits[1]:
         yield clean(f"waits:  {', '.join(found.waits[0]) or 'none'}  |  {', '.join(found.waits[1]) or 'none'}")
     if found.is_same:
-        yield "They did the same."
+        yield "The runs did the same."
     elif found.first is not None:
-        yield clean(f"They first part at {found.first.path}: {_what(found.first)}")
+        yield clean(f"They first differ at {found.first.path}: {_what(found.first)}")
 
 
 def _what(line: ComparedEntry) -> str:
@@ -290,15 +291,15 @@ def _diff_body(found: Difference) -> dict[str, Any]:
 @command("export")
 @click.argument("run")
 @click.option("-o", "--output", "file", metavar="FILE", help="Where to write it. Default: print it.")
-@click.option("--redact", is_flag=True, help="Without its texts; equal ones stay equal, and kinds stay kinds.")
+@click.option("--redact", is_flag=True, help="Replace all texts; equal texts stay equal, and types stay the same.")
 @click.option(
-    "--keep", multiple=True, metavar="NAME", help="With --redact: a path or a field whose texts stay. Repeatable."
+    "--keep", multiple=True, metavar="NAME", help="With --redact: keep the texts of a path or field. Repeatable."
 )
 def export(settings: Settings, run: str, file: str | None, redact: bool, keep: tuple[str, ...]) -> None:
-    """Write what is recorded of a run into a history file, for `check --histories` and for tests.
+    """Write the history of a run to a file, for `check --histories` and for tests.
 
-    With --app the file is replayed against your code before it is written: if taking the texts out made a run
-    unreadable (a text that is one of a few, such as a status), it says where, and --keep leaves that one in.
+    With --app the history is replayed against your code before it is written. If the code needs a text that --redact
+    replaces (such as a status), the error names its path, and --keep keeps it.
 
     \b
     Example:
@@ -308,7 +309,7 @@ def export(settings: Settings, run: str, file: str | None, redact: bool, keep: t
     from stepwell.check.redactions import redact_recording
 
     if keep and not redact:
-        raise click.UsageError("--keep says what --redact leaves in: give both")
+        raise click.UsageError("--keep needs --redact")
     original = ask(settings, lambda client: _read_run(client, run))
     recording = redact_recording(original, keep=keep) if redact else original
     out = Output(settings)
@@ -330,7 +331,7 @@ async def _read_run(client: Client, target: str) -> Recording:
 
 
 def _check_redacted(app: App, original: Recording, redacted: Recording) -> None:
-    """Refuse a file that could not be replayed although the run itself could."""
+    """Reject a redacted history that the code cannot replay although it can replay the original."""
     from stepwell.app import file_codec
     from stepwell.check.dry import Divergence, replay
     from stepwell.errors import HistoryFileError
@@ -343,10 +344,10 @@ def _check_redacted(app: App, original: Recording, redacted: Recording) -> None:
     found = replay(workflow, redacted, codec=codec)
     if isinstance(found, Divergence):
         raise HistoryFileError(
-            f"without its texts this run could not be replayed: {found.title}",
+            f"the code cannot replay the redacted history: {found.title}",
             where=found.path or "input",
             why=found.now or found.recorded,
-            fix=f"leave in what the code needs: --keep {found.path or 'input'}, or --keep the name of the field",
+            fix=f"keep the text that the code needs: --keep {shell_word(found.path or 'input')}, or its field's name",
         )
 
 
@@ -365,14 +366,15 @@ def _write(name: str, content: bytes) -> None:
 
 @command("import")
 @click.argument("file")
-@click.option("--id", "own", metavar="ID", help="Under this id, instead of the one that it had.")
-@click.option("--new-id", is_flag=True, help="Under an id that is made for it.")
-@click.option("--no-key", is_flag=True, help="Without its key.")
-def import_(settings: Settings, file: str, own: str | None, new_id: bool, no_key: bool) -> None:
-    """Add the run in FILE, which `stepwell export` wrote, to the database.
+@click.option("--id", "own", metavar="ID", help="Import it under this id instead of its own.")
+@click.option("--new-id", is_flag=True, help="Import it under a new id.")
+@click.option("--no-key", is_flag=True, help="Import it without its key.")
+@by_option
+def import_(settings: Settings, file: str, own: str | None, new_id: bool, no_key: bool, by: str) -> None:
+    """Import a run from FILE, which `stepwell export` wrote.
 
-    One that has ended is there as it ended. Any other goes on where it was as soon as a worker knows its workflow and
-    version. Refused are files that are damaged or of another release, and runs that are there already.
+    A run that has ended is stored as it ended. Any other run continues as soon as a worker serves its workflow and
+    version. Damaged files, files of another release, and runs that the database already has are rejected.
 
     \b
     Example:
@@ -389,14 +391,13 @@ def import_(settings: Settings, file: str, own: str | None, new_id: bool, no_key
 
     async def bring(client: Client) -> Run:
         from stepwell.check.imports import import_run
-        from stepwell.cli.acts import operator
         from stepwell.clock import SystemClock
         from stepwell.engine.starts import check_run_id
         from stepwell.ids import SystemIds
 
         given = SystemIds(SystemClock()).uuid() if new_id else own
         run_id = None if given is None else check_run_id(given)
-        return await import_run(client.store, recording, run_id=run_id, by=operator())
+        return await import_run(client.store, recording, run_id=run_id, by=by)
 
     run = ask(settings, bring, may_create=True)
     out = Output(settings)

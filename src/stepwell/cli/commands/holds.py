@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bodies import hold_body
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
+from stepwell.cli.operators import by_option
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Group, Settings, command
 from stepwell.cli.texts import clean, moment
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from stepwell.engine.views import HoldActView, HoldView
 
 Verb = Literal["pause", "resume"]
-_DONE = {"pause": "is paused", "resume": "goes on"}
-_BEFORE = {"pause": "was paused before", "resume": "is not paused"}
-_WOULD = {"pause": "would be paused", "resume": "would go on"}
+_DONE = {"pause": "is paused", "resume": "is resumed"}
+_BEFORE = {"pause": "was already paused", "resume": "is not paused"}
+_WOULD = {"pause": "would be paused", "resume": "would be resumed"}
 _ACTS_READ = 1_000  # the latest, of all workflows
 _ACTS_SHOWN = 20
 _COLUMNS = (
@@ -37,12 +38,12 @@ _COLUMNS = (
 @command("pause")
 @choosing
 @click.option("--all", "is_all", is_flag=True, help="Every workflow, instead of one run.")
-@click.option("--reason", default="", help="Shown to whoever asks why.")
+@click.option("--reason", default="", help="Why, shown with the run.")
 def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
-    """Have a run stand still until it is resumed.
+    """Pause a run until a person resumes it.
 
-    Steps that are running end, and their results are kept. Signals are kept too, and timers that are due wait.
-    A whole workflow is paused by `stepwell workflow pause`.
+    Running steps end, and their results are recorded. Signals are kept, and due timers wait. To pause a whole
+    workflow, use `stepwell workflow pause`.
 
     \b
     Example:
@@ -65,9 +66,9 @@ def pause(settings: Settings, is_all: bool, reason: str, **which: Any) -> int:
 
 @command("resume")
 @choosing
-@click.option("--all", "is_all", is_flag=True, help="What `pause --all` paused, instead of one run.")
+@click.option("--all", "is_all", is_flag=True, help="Undo `pause --all`, instead of resuming one run.")
 def resume(settings: Settings, is_all: bool, **which: Any) -> int:
-    """Let a paused run go on, after its cause is mended.
+    """Resume a paused run, after its cause is fixed.
 
     \b
     Example:
@@ -90,7 +91,7 @@ def resume(settings: Settings, is_all: bool, **which: Any) -> int:
 
 @click.group("workflow", cls=Group)
 def workflow() -> None:
-    """See workflows, pause them and let them go on.
+    """List, pause and resume workflows.
 
     \b
     Example:
@@ -100,7 +101,7 @@ def workflow() -> None:
 
 @command("ls")
 def _ls(settings: Settings) -> None:
-    """List workflows that a run or a worker names, and which are paused.
+    """List the workflows of all runs and workers, and which of them are paused.
 
     \b
     Example:
@@ -113,7 +114,7 @@ def _ls(settings: Settings) -> None:
     if of_all is not None:
         out.note(f"Every workflow is {hold_line(of_all)}.")
     if not items:
-        out.note("No run and no worker names a workflow here.")
+        out.note("This database knows no workflow: it has neither runs nor workers.")
         return
     out.table(_COLUMNS, [_row(item) for item in items])
 
@@ -121,7 +122,7 @@ def _ls(settings: Settings) -> None:
 @command("show")
 @click.argument("name")
 def _show(settings: Settings, name: str) -> None:
-    """Show one workflow: its versions, how many runs of it there are, whether it is paused, and who paused it before.
+    """Show one workflow: its versions, its runs by status, whether it is paused, and who paused it before.
 
     \b
     Example:
@@ -158,29 +159,31 @@ def _show(settings: Settings, name: str) -> None:
 
 @command("pause")
 @click.argument("name")
-@click.option("--reason", default="", help="Shown to whoever asks why.")
-@click.option("--dry-run", is_flag=True, help="Only say how many runs it would concern.")
-def _pause(settings: Settings, name: str, reason: str, dry_run: bool) -> int:
-    """Let no worker begin or go on with runs of a workflow; those under way are given back between two steps.
+@click.option("--reason", default="", help="Why, shown with the run.")
+@click.option("--dry-run", is_flag=True, help="Only count the runs that it would affect.")
+@by_option
+def _pause(settings: Settings, name: str, reason: str, dry_run: bool, by: str) -> int:
+    """Pause a workflow: workers release its runs between two steps, and claim none.
 
     \b
     Example:
       stepwell workflow pause checkout --reason "the bank is down"
     """
-    return _act_on_workflow(settings, name, "pause", reason, dry_run=dry_run)
+    return _act_on_workflow(settings, name, "pause", reason, by=by, dry_run=dry_run)
 
 
 @command("resume")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Only say how many runs it would concern.")
-def _resume(settings: Settings, name: str, dry_run: bool) -> int:
-    """Let runs of a paused workflow go on.
+@click.option("--dry-run", is_flag=True, help="Only count the runs that it would affect.")
+@by_option
+def _resume(settings: Settings, name: str, dry_run: bool, by: str) -> int:
+    """Resume a paused workflow.
 
     \b
     Example:
       stepwell workflow resume checkout
     """
-    return _act_on_workflow(settings, name, "resume", dry_run=dry_run)
+    return _act_on_workflow(settings, name, "resume", by=by, dry_run=dry_run)
 
 
 for each in (_ls, _show, _pause, _resume):
@@ -188,7 +191,7 @@ for each in (_ls, _show, _pause, _resume):
 
 
 async def _read(client: Client) -> tuple[list[dict[str, Any]], HoldView | None]:
-    """Every workflow, and the hold that is on all of them."""
+    """Every workflow, and the hold on all of them."""
     from stepwell.model.holds import workflow_of
     from stepwell.model.states import TERMINAL
 
@@ -227,22 +230,24 @@ def _versions(item: dict[str, Any]) -> str:
 
 
 def _act_on_all(settings: Settings, which: RunSelection, verb: Verb, reason: str = "") -> int:
-    """Pause or resume every workflow, if the line names nothing else."""
+    """Pause or resume every workflow. Raises if the command line also names runs."""
     if which.run is not None or which.where is not None:
-        raise click.UsageError("--all is about every workflow: name no run and no filter with it.")
-    return _act_on_workflow(settings, None, verb, reason, dry_run=which.dry_run)
+        raise click.UsageError("--all affects every workflow: do not name a run or a filter with it.")
+    return _act_on_workflow(settings, None, verb, reason, by=which.by, dry_run=which.dry_run)
 
 
-def _act_on_workflow(settings: Settings, workflow: str | None, verb: Verb, reason: str = "", *, dry_run: bool) -> int:
-    """Pause or resume a workflow, or all (None), and say how many runs that concerns."""
+def _act_on_workflow(
+    settings: Settings, workflow: str | None, verb: Verb, reason: str = "", *, by: str, dry_run: bool
+) -> int:
+    """Pause or resume a workflow, or all (None), and report how many runs that affects."""
 
     async def act(client: Client) -> tuple[bool, int]:
         if dry_run:
             is_done = False
         elif verb == "pause":
-            is_done = await client.engine.holds.pause_workflow(workflow, by=operator(), reason=reason)
+            is_done = await client.engine.holds.pause_workflow(workflow, by=by, reason=reason)
         else:
-            is_done = await client.engine.holds.resume_workflow(workflow, by=operator())
+            is_done = await client.engine.holds.resume_workflow(workflow, by=by)
         return is_done, await _count_live(client, workflow)
 
     is_done, runs = ask(settings, act)
@@ -269,7 +274,7 @@ def hold_line(hold: HoldView) -> str:
 
 
 def _act_body(act: HoldActView) -> dict[str, Any]:
-    """That somebody paused or resumed a workflow, or all (null), as JSON."""
+    """One act on a workflow, or on all of them (null), as JSON."""
     return {
         "at": act.at.isoformat(),
         "workflow": act.workflow,

@@ -1,4 +1,4 @@
-"""`stepwell migrate`: make a database ready for this release."""
+"""`stepwell migrate`: prepare a database for this release."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @command("migrate")
-@click.option("--plan", is_flag=True, help="Only say what would be done.")
+@click.option("--plan", is_flag=True, help="Only print what would change.")
 def migrate(settings: Settings, plan: bool) -> None:
-    """Create or migrate the tables of a database, and put this release's functions there.
+    """Create or migrate the tables of a database, and install the functions of this release.
 
-    Workers of the previous release go on meanwhile. All or nothing; doing it again changes nothing. With SQLite, every
-    command that writes does the same by itself.
+    Workers of the previous release may keep running. The migration is applied as a whole or not at all, and running it
+    again changes nothing. A SQLite file is also migrated by every command that writes to it.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def migrate(settings: Settings, plan: bool) -> None:
 
 def _words(done: Migrated, *, is_plan: bool, ascii: bool) -> Iterator[str]:
     if not done.is_change:
-        yield clean(f"Nothing to do: {done.where} has schema {done.after} and all that this release needs.")
+        yield clean(f"Nothing to do: {done.where} has schema {done.after}, which this release needs.")
         return
     yield clean(f"{'Would make' if is_plan else 'Made'} {done.where} ready.")
     if done.before != done.after:

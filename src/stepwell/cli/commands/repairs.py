@@ -1,4 +1,4 @@
-"""Repairs: retry, redrive, rewind, skip, fork, and continue a rollback."""
+"""Repairs: retry, redrive, rewind, skip, fork, and resume a rollback."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.acts import Act, act_on, operator
+from stepwell.cli.acts import Act, act_on
 from stepwell.cli.bulk import RunSelection, act_on_many, check_choice, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.inputs import read_json
+from stepwell.cli.operators import by_option
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Group, Settings, command
 from stepwell.cli.targets import complete_run, get_run_id
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
     Repair = Callable[[Engine, str, bool], Awaitable[RepairPlan]]
 
-_REASON = click.option("--reason", default="", help="Kept in the audit of the run.")
+_REASON = click.option("--reason", default="", help="Why, kept in the audit of the run.")
 
 
 @command("retry")
 @choosing
 def retry(settings: Settings, **which: Any) -> int:
-    """Let a failed run go on from the step that failed.
+    """Retry a failed run from the step that failed.
 
-    It gets a fresh budget of attempts; what was recorded stays and is not run again.
+    The step gets a new budget of attempts. Recorded steps are not run again.
 
     \b
     Example:
@@ -51,10 +52,10 @@ def retry(settings: Settings, **which: Any) -> int:
 
 @command("redrive")
 @choosing
-@click.option("--from", "start", metavar="PATH", help="Go back to this step first; / is the beginning.")
+@click.option("--from", "start", metavar="PATH", help="Begin at this step instead; / is the first.")
 @click.option("--version", default="same", metavar="new|same|N", help="Of the workflow. Default: same.")
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
-@click.option("--skip", "skipped", metavar="PATH", help="Supply the --result of this step.")
+@click.option("--skip", "skipped", metavar="PATH", help="Do not run this step; record --result for it.")
 @click.option("--result", metavar="JSON", help="Of the step to --skip.")
 @_REASON
 def redrive(
@@ -67,9 +68,9 @@ def redrive(
     reason: str,
     **which: Any,
 ) -> int:
-    """Let a failed run go on from the step that failed, or from another one.
+    """Run a failed run again from the step that failed, or from another step.
 
-    What is recorded before that is kept and not run again. --dry-run says what is kept, dropped and run again.
+    Steps recorded before it are kept and not run again. --dry-run lists what is kept, dropped and run again.
 
     \b
     Example:
@@ -77,7 +78,7 @@ def redrive(
       stepwell redrive --where 'workflow:order* error:"stock API 503"' --yes
     """
     if result is not None and skipped is None:
-        raise click.UsageError("--result says what --skip PATH gives.")
+        raise click.UsageError("--result is the result of the step to --skip.")
     if version not in ("same", "new") and not (version.isascii() and version.isdigit()):
         raise click.UsageError("--version is new, same or a number.")
     options: dict[str, Any] = {
@@ -88,15 +89,16 @@ def redrive(
         **({} if input_ is None else {"input": read_json(input_, what="the input")}),
         **({} if result is None else {"result": read_json(result, what="the result")}),
     }
+    chosen = RunSelection(**which)
     return _repair(
         settings,
-        RunSelection(**which),
-        lambda engine, run_id, dry: engine.repairs.redrive(run_id, **options, by=operator(), dry_run=dry),
+        chosen,
+        lambda engine, run_id, dry: engine.repairs.redrive(run_id, **options, by=chosen.by, dry_run=dry),
         Act(
             "redrive",
             options,
             done="Redriven",
-            impossible="be repaired so",
+            impossible="be repaired in this way",
             needs="a failed run whose key no other active run has",
         ),
     )
@@ -107,9 +109,9 @@ def redrive(
 @click.argument("path", required=False, metavar="PATH")
 @_REASON
 def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> int:
-    """Take a run back to a step: that one and all after it is forgotten, and done again.
+    """Rewind a run to a step: this step and all later ones are dropped from the history, and run again.
 
-    A PATH inside a loop or map takes back the whole of it; / takes back everything. Nothing is undone by it.
+    A PATH inside a loop or map rewinds the whole loop or map; / rewinds everything. No compensation runs.
 
     \b
     Example:
@@ -119,18 +121,19 @@ def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> i
     if which["where"] is not None and path is None:
         path, which["run"] = which["run"], None
     if path is None:
-        raise click.UsageError("Say where to: stepwell rewind RUN PATH")
+        raise click.UsageError("Name the step: stepwell rewind RUN PATH")
     at = path
+    chosen = RunSelection(**which)
     return _repair(
         settings,
-        RunSelection(**which),
-        lambda engine, run_id, dry: engine.repairs.rewind(run_id, at, by=operator(), reason=reason, dry_run=dry),
+        chosen,
+        lambda engine, run_id, dry: engine.repairs.rewind(run_id, at, by=chosen.by, reason=reason, dry_run=dry),
         Act(
             "rewind",
             {"path": at, "reason": reason},
             done="Rewound",
-            impossible="be repaired so",
-            needs="a failed, paused, waiting or pending run that has been at that place",
+            impossible="be repaired in this way",
+            needs="a failed, paused, waiting or pending run that has reached this step",
         ),
     )
 
@@ -138,11 +141,12 @@ def rewind(settings: Settings, path: str | None, reason: str, **which: Any) -> i
 @command("skip")
 @click.argument("run", metavar="RUN", shell_complete=complete_run)
 @click.argument("path", metavar="PATH")
-@click.option("--result", metavar="JSON", help="What the step or wait gives: JSON, @file or - for standard input.")
-@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+@click.option("--result", metavar="JSON", help="The result of the step or wait: JSON, @file or - for standard input.")
+@click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @_REASON
-def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: bool, reason: str) -> int:
-    """Record a result in the place of a failed step, or of a wait, and go on.
+@by_option
+def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: bool, reason: str, by: str) -> int:
+    """Record a result for a failed step or a wait, and continue after it.
 
     With --app the result is checked against the type of the step. A timer takes no result.
 
@@ -156,24 +160,25 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
     value = _given(result, NO_RESULT, "the result")
     return _repair(
         settings,
-        RunSelection(run, None, dry_run, True),
-        lambda engine, run_id, dry: engine.repairs.skip(run_id, path, value, by=operator(), reason=reason, dry_run=dry),
+        RunSelection(run, None, dry_run, True, by),
+        lambda engine, run_id, dry: engine.repairs.skip(run_id, path, value, by=by, reason=reason, dry_run=dry),
     )
 
 
 @command("fork")
 @click.argument("run", metavar="RUN", shell_complete=complete_run)
-@click.option("--from", "start", metavar="PATH", required=True, help="What is recorded before this step is copied.")
+@click.option("--from", "start", metavar="PATH", required=True, help="The history before this step is copied.")
 @click.option("--key", help="Of the new run.")
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
-@click.option("--dry-run", is_flag=True, help="Only say what it would do.")
+@click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @_REASON
+@by_option
 def fork(
-    settings: Settings, run: str, start: str, key: str | None, input_: str | None, dry_run: bool, reason: str
+    settings: Settings, run: str, start: str, key: str | None, input_: str | None, dry_run: bool, reason: str, by: str
 ) -> int:
-    """Start a new run that begins with what another one recorded before a step.
+    """Start a new run from the history of another run, up to a step.
 
-    The other run stays as it is, whatever it is.
+    The other run does not change.
 
     \b
     Example:
@@ -184,16 +189,16 @@ def fork(
     value = _given(input_, UNCHANGED, "the input")
     return _repair(
         settings,
-        RunSelection(run, None, dry_run, True),
+        RunSelection(run, None, dry_run, True, by),
         lambda engine, run_id, dry: engine.repairs.fork(
-            run_id, start, key=key, input=value, by=operator(), reason=reason, dry_run=dry
+            run_id, start, key=key, input=value, by=by, reason=reason, dry_run=dry
         ),
     )
 
 
 @click.group("rollback", cls=Group)
 def rollback() -> None:
-    """Steer a rollback that could not be finished.
+    """Resume a rollback that is incomplete.
 
     \b
     Example:
@@ -204,7 +209,7 @@ def rollback() -> None:
 @command("resume")
 @choosing
 def _resume(settings: Settings, **which: Any) -> int:
-    """Go on with a stalled rollback, from the undo that failed.
+    """Resume an incomplete rollback at the undo that failed.
 
     \b
     Example:
@@ -213,7 +218,7 @@ def _resume(settings: Settings, **which: Any) -> int:
     act = Act(
         "resume_rollback",
         {},
-        done="Rollback goes on",
+        done="Rollback resumed",
         impossible="be rolled back further",
         needs="a run whose rollback is incomplete",
     )
@@ -224,7 +229,7 @@ rollback.add_command(_resume)
 
 
 def _repair(settings: Settings, which: RunSelection, do: Repair, act: Act | None = None) -> int:
-    """Repair one run and show the plan, or many and count them, if it is an act for many; gives the exit code."""
+    """Repair one run and print the plan; with an `act`, many runs and count them. Returns the exit code."""
     check_choice(which)
     workflows = _load_app(settings)
     if act is not None and (which.run is None or which.run == "-"):
@@ -239,18 +244,18 @@ def _repair(settings: Settings, which: RunSelection, do: Repair, act: Act | None
 
 
 def _show_plan(settings: Settings, plan: RepairPlan) -> None:
-    """Print what was done, or would be."""
+    """Print the plan, applied or not."""
     run_id = plan.fork_id if plan.is_applied and plan.fork_id else plan.run_id
     words = [clean(line) if not line.startswith(" ") else "  " + clean(line.strip()) for line in plan.lines]
     Output(settings).one("stepwell.repair/1", asdict(plan), run_ids=[run_id], words=lambda: words)
 
 
 def _load_app(settings: Settings) -> list[Workflow[Any, Any]]:
-    """The workflows that the line names, so that results are checked against their types."""
+    """The workflows of the application, so that results are checked against their types."""
     loaded = settings.load()
     return [] if loaded is None else list(loaded.app.workflows)
 
 
 def _given(text: str | None, otherwise: Any, what: str) -> Any:
-    """A JSON value of an option, `@file` or `-`; or what stands for none."""
+    """The JSON value of an option, `@file` or `-`; `otherwise` if the option is missing."""
     return otherwise if text is None else read_json(text, what=what)

@@ -1,4 +1,4 @@
-"""Runs: list and show them, watch one, say why it is where it is, await its result, cancel it."""
+"""Runs: list and show them, follow one, explain it, wait for its result, cancel it."""
 
 from __future__ import annotations
 
@@ -7,39 +7,56 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bodies import HISTORY, RUN, cause_body, entry_body, progress_bodies, run_body, wait_bodies
+from stepwell.cli.bodies import (
+    HISTORY,
+    RUN,
+    act_bodies,
+    cause_body,
+    entry_body,
+    progress_bodies,
+    run_body,
+    undo_bodies,
+    wait_bodies,
+)
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
 from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Column, Output
+from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_of, reason_of, undone_path
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
-from stepwell.cli.targets import complete_run, get_run_id
-from stepwell.cli.texts import brief, clean, dump_json, duration, moment
+from stepwell.cli.targets import complete_run, get_run_id, without_system_runs
+from stepwell.cli.texts import clean, clean_lines, dump_json, duration, moment, shell_word, shorten, wrap
 from stepwell.cli.tree import render_tree
+from stepwell.cli.values import shown_value
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from stepwell.cli.undos import Undo
     from stepwell.engine.causes import Cause
     from stepwell.engine.explanations import Explanation
-    from stepwell.engine.views import EntryView, ProgressView, RunView, WaitView
+    from stepwell.engine.views import ActView, EntryView, ProgressView, RunView, WaitView
 
 _COLUMNS = (
-    Column("RUN", is_fixed=True),
     Column("KEY"),
+    Column("RUN", is_fixed=True),
     Column("WORKFLOW", dropped=1),
     Column("STATUS", is_fixed=True),
-    Column("WHERE", dropped=3),
-    Column("WHY"),
-    Column("CREATED (UTC)", is_fixed=True, dropped=2),
+    Column("WHERE"),
+    Column("WHY", is_note=True),
+    Column("CREATED (UTC)", is_fixed=True, dropped=3),
     Column("TOOK", is_fixed=True, dropped=4),
 )
 _MORE = (Column("STARTED (UTC)"), Column("ENDED (UTC)"), Column("TAGS"), Column("PARENT", is_fixed=True))
 _COUNTED_MAX = 1_000  # matches, for the line below the table
+_EXPLAINED_MAX = 50  # waiting runs whose waits are read for one page
+_CHILDREN_MAX = 3  # named in one line
 _PAUSE_SECONDS = 0.25
+_VALUE_MAX = 60
 
 
 @command("ls")
@@ -47,15 +64,25 @@ _PAUSE_SECONDS = 0.25
 @click.option("--status", "-s", multiple=True, type=click.Choice([status.value for status in RunStatus]))
 @click.option("--workflow", "-w", help="Only runs of this workflow.")
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(1, 1_000))
-@click.option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
+@click.option("--before", metavar="RUN", help="Only runs that come after this one in the list: the next page.")
+@click.option("--all", "-a", "show_all", is_flag=True, help="Also runs of stepwell itself, such as stepwell.bulk.")
 def ls(
-    settings: Settings, where: str, status: tuple[str, ...], workflow: str | None, limit: int, before: str | None
+    settings: Settings,
+    where: str,
+    status: tuple[str, ...],
+    workflow: str | None,
+    limit: int,
+    before: str | None,
+    show_all: bool,
 ) -> None:
-    """List runs, newest first, or as the filter's sort: says.
+    """List runs, newest first, with where each one is and why.
 
     A filter has the fields status, workflow, version, key, id, parent, at, error, waiting, tag, attr.NAME, input.NAME,
-    since, until, took and sort; a - in front turns one round; a plain word is looked for in ids, keys, workflows and
-    errors.
+    since, until, took and sort. Prefix a term with - to exclude it. A plain word is searched in ids, keys, workflows
+    and errors.
+
+    On a terminal, RUN is the shortest unique prefix of the id; every command takes it. The formats wide, json and ids
+    print whole ids.
 
     \b
     Example:
@@ -63,37 +90,74 @@ def ls(
       stepwell ls --status failed --workflow checkout --limit 5
     """
     wanted = _filter(where, status, workflow)
-
     out = Output(settings)
-
-    async def look(client: Client) -> tuple[list[RunView], int]:
-        cursor = None if before is None else await get_run_id(client, before)
-        page = await client.list_runs(wanted, limit=limit + 1, before=cursor)
-        if not out.is_for_people or (cursor is None and len(page) <= limit):
-            return page, len(page)
-        from stepwell.engine.filters import parse_filter
-
-        return page, await client.views.count_runs(parse_filter(wanted, client.store.now()), limit=_COUNTED_MAX + 1)
-
-    found, total = ask(settings, look)
-    runs = found[:limit]
-    following = runs[-1].run_id if len(found) > limit else None
+    found = ask(settings, lambda client: _read_page(client, wanted, limit, before, show_all, out))
+    runs, following = found.runs, found.following
     if out.many(RUN, "runs", [run_body(run) for run in runs], run_ids=[run.run_id for run in runs], next=following):
         return
     if not runs:
         out.note("No runs match." if wanted or before else "No runs yet. Start one: stepwell start WORKFLOW")
         return
     columns = (*_COLUMNS, *_MORE) if out.is_wide else _COLUMNS
-    out.table(columns, [[*_row(run, out), *(_more(run) if out.is_wide else ())] for run in runs])
-    if following is not None or total > len(runs):
+    out.table(columns, [[*_row(run, found, out), *(_more(run) if out.is_wide else ())] for run in runs])
+    if following is not None or found.total > len(runs):
         dot = " - " if out.ascii else " · "
-        count = f"more than {_COUNTED_MAX:,}" if total > _COUNTED_MAX else f"{total:,}"
+        count = f"more than {_COUNTED_MAX:,}" if found.total > _COUNTED_MAX else f"{found.total:,}"
         said = f"{len(runs):,} of {count} match"
-        out.note(said if following is None else f"{said}{dot}next: --before {following}")
+        out.note(said if following is None else f"{said}{dot}next: --before {shell_word(following)}")
+
+
+class Page(NamedTuple):
+    """One page of a listing, with what its table shows besides the runs."""
+
+    runs: list[RunView]
+    following: str | None  # the run after which the next page begins
+    total: int  # matches, as far as they were counted
+    short: dict[str, str]  # prefixes of ids
+    around: Surroundings | None
+
+
+async def _read_page(client: Client, wanted: str, limit: int, before: str | None, show_all: bool, out: Output) -> Page:
+    from stepwell.engine.filters import parse_filter
+
+    where = parse_filter(wanted, client.store.now())
+    where = where if show_all else without_system_runs(where)
+    cursor = None if before is None else await get_run_id(client, before)
+    found = await client.list_runs(where, limit=limit + 1, before=cursor)
+    runs, following = found[:limit], found[limit - 1].run_id if len(found) > limit else None
+    if not out.is_for_people:
+        return Page(runs, following, len(found), {}, None)
+    is_whole = cursor is None and len(found) <= limit
+    total = len(found) if is_whole else await client.views.count_runs(where, limit=_COUNTED_MAX + 1)
+    is_short = out.is_terminal and not out.is_wide
+    short = await short_ids(client.views, [run.run_id for run in runs]) if is_short else {}
+    return Page(runs, following, total, short, await _look_around(client, runs))
+
+
+async def _look_around(client: Client, runs: list[RunView]) -> Surroundings:
+    """What the reasons of these runs depend on."""
+    from stepwell.clock import to_datetime
+    from stepwell.engine.views import hold_view, run_view, wait_views
+    from stepwell.ids import RunId
+
+    now, waits, children = client.store.now(), {}, {}
+    for run in [run for run in runs if needs_waits(run)][:_EXPLAINED_MAX]:
+        detail = await client.views.detail(RunId(run.run_id))
+        if detail is not None:
+            waits[run.run_id] = wait_views(detail)
+            active = [child for child in detail.children if child.ended_at is None]
+            children[run.run_id] = [run_view(child) for child in active[:_CHILDREN_MAX]]
+    served: set[str] = set()
+    held = {}
+    if any(run.status == RunStatus.PENDING for run in runs):
+        workers = await client.views.list_workers()
+        served = served.union(*(worker.definitions for worker in workers if worker.lease_until > now))
+        held = {one.workflow: hold_view(one.hold, one.workflow) for one in await client.store.holds.list_holds()}
+    return Surroundings(to_datetime(now), served, held, waits, children)
 
 
 def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
-    """What all options say together, in the filter language."""
+    """All options together, in the filter language."""
     terms = [where.strip()]
     if statuses:
         terms.append(f"status:{','.join(statuses)}")
@@ -108,16 +172,17 @@ def _more(run: RunView) -> list[str]:
     return [moment(run.started_at), moment(run.ended_at), tags, run.parent or ""]
 
 
-def _row(run: RunView, out: Output) -> list[str]:
-    failure = run.failure
+def _row(run: RunView, page: Page, out: Output) -> list[str]:
+    assert page.around is not None
     begun = run.started_at or run.created_at
+    reason = reason_of(run, page.around)
     return [
-        run.run_id,
-        run.key or "",
+        run.key or "-",
+        page.short.get(run.run_id, run.run_id),
         f"{run.workflow} v{run.version}",
         show_status("unreadable" if run.unreadable else run.status, ascii=out.ascii),
-        failure.path if failure else "",
-        run.unreadable or (failure.summary if failure else run.reason),
+        reason.where,
+        reason.why,
         moment(run.created_at),
         duration((run.ended_at - begun).total_seconds()) if run.ended_at else "",
     ]
@@ -127,55 +192,88 @@ class Seen(NamedTuple):
     """Everything about one run, from one consistent read."""
 
     run: RunView
-    entries: list[EntryView]
-    waits: list[WaitView]
-    pending: list[str]  # names of signals that it has not asked for yet
-    children: list[RunView]
-    progress: list[ProgressView]
+    entries: Sequence[EntryView] = ()
+    waits: Sequence[WaitView] = ()
+    pending: Sequence[str] = ()  # names of signals that it has not received yet
+    children: Sequence[RunView] = ()
+    progress: Sequence[ProgressView] = ()
+    undos: Sequence[Undo] = ()
 
 
 async def look(client: Client, target: str) -> Seen:
-    """Read one run whole."""
+    """Read one run with its history."""
+    from stepwell.cli.undos import undo_stack
     from stepwell.engine.views import entry_views, progress_views, run_view, wait_views
 
     detail = client.readable(await client.engine.runs.detail(await get_run_id(client, target)))
     fetch = client.engine.runs.fetch
+    run, entries = run_view(detail.run, fetch=fetch), entry_views(detail, fetch=fetch)
     return Seen(
-        run_view(detail.run, fetch=fetch),
-        entry_views(detail, fetch=fetch),
+        run,
+        entries,
         wait_views(detail),
         [signal.name for signal in detail.signals],
         [run_view(child) for child in detail.children],
         progress_views(detail, fetch),
+        undo_stack(detail, run, entries),
     )
 
 
 @command("show")
 @click.argument("run", shell_complete=complete_run)
 def show(settings: Settings, run: str) -> None:
-    """Show what a run did and what it waits for, as a tree.
+    """Show one run: what it did, what it waits for, what is undone, why it failed, and who repaired it.
 
     \b
     Example:
       stepwell show order-42
     """
-    seen = ask(settings, lambda client: look(client, run))
+
+    async def read(client: Client) -> tuple[Seen, list[ActView]]:
+        from stepwell.engine.views import act_view
+        from stepwell.ids import RunId
+
+        seen = await look(client, run)
+        return seen, [act_view(act) for act in await client.views.list_audit(RunId(seen.run.run_id))]
+
+    seen, acts = ask(settings, read)
     out = Output(settings)
     body = {
         **run_body(seen.run),
         "entries": [entry_body(entry) for entry in seen.entries],
         "waits": wait_bodies(seen.waits),
-        "pending_signals": seen.pending,
+        "pending_signals": list(seen.pending),
         "progress": progress_bodies(seen.progress),
         "children": [run_body(child) for child in seen.children],
+        "undo_stack": undo_bodies(seen.undos),
+        "acts": act_bodies(acts),
     }
-    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: _words(seen, out))
+    out.one(RUN, body, run_ids=[seen.run.run_id], words=lambda: _words(seen, acts, out))
 
 
-def _words(seen: Seen, out: Output) -> Iterator[str]:
+def _words(seen: Seen, acts: Sequence[ActView], out: Output) -> Iterator[str]:
+    run = seen.run
+    tree = render_tree(run, seen.entries, seen.waits, undos=seen.undos, ascii=out.ascii, width=out.width)
+    yield from tree
+    yield from _remarks(seen)
+    if acts:
+        yield "operator actions"
+        for act in acts:
+            yield from wrap(_act_line(act, out), out.width, first="  ", rest=" " * 6)
+    if seen.children:
+        yield "children"
+    for child in seen.children:
+        state = f"unreadable: {child.unreadable}" if child.unreadable else show_status(child.status, ascii=out.ascii)
+        yield "  " + clean(f"{child.run_id}  {child.key or '-'}  {child.workflow} v{child.version}  {state}")
+    for title, trace in _tracebacks(run):
+        yield clean(title)
+        yield from (f"  {line}".rstrip() for line in clean_lines(trace.rstrip()))
+
+
+def _remarks(seen: Seen) -> Iterator[str]:
+    """Facts that have no place in the tree, a line for each."""
     from stepwell.engine.views import RUN_LINES
 
-    yield from out.clipped(render_tree(seen.run, seen.entries, seen.waits, ascii=out.ascii))
     if seen.run.unreadable:
         yield clean(f"this run cannot be read: {seen.run.unreadable}")
     for entry in seen.entries:
@@ -190,21 +288,34 @@ def _words(seen: Seen, out: Output) -> Iterator[str]:
     for step in seen.progress:
         yield clean(f"step {step.path}  {step.words}" + (f"  turn {step.turns + 1}" if step.turns else ""))
     if seen.pending:
-        yield clean(f"signals not asked for yet: {', '.join(seen.pending)}")
-    for child in seen.children:
-        yield clean(
-            f"child {child.run_id}  {child.workflow} v{child.version}  "
-            + ("unreadable: " + child.unreadable if child.unreadable else child.status)
-        )
+        yield clean(f"signals not received yet: {', '.join(seen.pending)}")
+
+
+def _act_line(act: ActView, out: Output) -> str:
+    arrow = "->" if out.ascii else "→"
+    who, why = f" by {act.by}" if act.by else "", f": {act.reason}" if act.reason else ""
+    change = f" ({act.before} {arrow} {act.after})" if act.before != act.after else ""
+    return clean(f"{moment(act.at)} UTC  {act.verb.replace('_', ' ')}{who}{why}{change}")
+
+
+def _tracebacks(run: RunView) -> Iterator[tuple[str, str]]:
+    """The tracebacks of the first failure and of the undo that failed, each with a title."""
+    own, stopped = failures_of(run)
+    what = "failed undo" if run.status == RunStatus.COMPENSATION_FAILED else "stop"
+    for failure, title in ((own, "failure"), (stopped, what)):
+        origin = None if failure is None else origin_of(failure)
+        if origin is not None and origin.failure.trace:
+            at = f" at {undone_path(origin.path)}" if origin.path else ""
+            yield f"traceback of the {title}{at}", origin.failure.trace
 
 
 @command("watch")
 @click.argument("run", shell_complete=complete_run)
-@click.option("--timeout", metavar="TIME", help="Stop watching after this time (30s, 5m); the run goes on.")
+@click.option("--timeout", metavar="TIME", help="Stop watching after this time (30s, 5m); the run continues.")
 def watch(settings: Settings, run: str, timeout: str | None) -> None:
-    """Follow a run until it ends: a line for each thing recorded, and for each change of its status.
+    """Follow a run until it ends: a line for each history entry and each change of its status.
 
-    Ctrl-C leaves the run alone. Ends with exit code 8 if --timeout has passed.
+    Ctrl-C stops watching; the run continues. Ends with exit code 8 after --timeout.
 
     \b
     Example:
@@ -212,11 +323,11 @@ def watch(settings: Settings, run: str, timeout: str | None) -> None:
     """
     out = Output(settings)
     if out.format == "json":
-        out.format = "jsonl"  # lines, because whoever reads them does not wait for the last one
+        out.format = "jsonl"  # lines, so that a reader need not wait for the last one
     try:
         ask(settings, lambda client: _follow(client, run, timeout, out))
     except KeyboardInterrupt:
-        out.note(f"Stopped watching; the run goes on. Again: stepwell watch {run}")
+        out.note(f"Stopped watching; the run continues. Again: stepwell watch {shell_word(run)}")
 
 
 async def _follow(client: Client, run: str, timeout: str | None, out: Output) -> None:
@@ -241,12 +352,14 @@ async def _follow(client: Client, run: str, timeout: str | None, out: Output) ->
         if seen.run.is_ended:
             return
         if limit is not None and client.engine.now() >= limit:
-            raise ResultTimeout(f"run {run_id} is {seen.run.status} after {timeout}", fix=f"stepwell why {run_id}")
+            raise ResultTimeout(
+                f"run {run_id} is {seen.run.status} after {timeout}", fix=f"stepwell why {shell_word(run_id)}"
+            )
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _state(seen: Seen) -> str:
-    """What changes a line: the status, what it waits for, and how far its long steps have come."""
+    """What makes a new line: the status, the waits, and the progress of long steps."""
     waits = ", ".join(f"{wait.kind} {'|'.join(wait.names)}".strip() + f" at {wait.path}" for wait in seen.waits)
     steps = ", ".join(f"{step.path} {step.words}" for step in seen.progress)
     return "  ".join(part for part in (seen.run.status, waits, steps) if part)
@@ -254,7 +367,7 @@ def _state(seen: Seen) -> str:
 
 def _tell_entry(out: Output, run_id: str, entry: EntryView) -> None:
     mark = ("+" if out.ascii else "✓") if entry.status == "done" else ("x" if out.ascii else "✕")
-    said = entry.failure.summary if entry.failure else "" if entry.value is None else brief(entry.value)
+    said = entry.failure.summary if entry.failure else shorten(shown_value(entry), _VALUE_MAX)
     line = clean(f"{entry.at:%H:%M:%S}    {mark} {entry.path}  {duration(entry.took)}  {said}").rstrip()
     out.one(HISTORY, {"run_id": run_id, **entry_body(entry)}, run_ids=[], words=lambda: [line])
 
@@ -312,11 +425,11 @@ def _lines(causes: Iterable[Cause], depth: int) -> Iterator[str]:
 
 @command("result")
 @click.argument("run", shell_complete=complete_run)
-@click.option("--timeout", metavar="TIME", help="Stop waiting after this time (30s, 5m); the run goes on.")
+@click.option("--timeout", metavar="TIME", help="Stop waiting after this time (30s, 5m); the run continues.")
 def result(settings: Settings, run: str, timeout: str | None) -> None:
     """Wait for the end of a run and print its result as JSON.
 
-    Ends with exit code 7 if the run did not complete, and 8 if it had not ended in time.
+    Ends with exit code 7 if the run did not complete, and with 8 after --timeout.
 
     \b
     Example:
@@ -332,7 +445,7 @@ def result(settings: Settings, run: str, timeout: str | None) -> None:
 
 
 def print_result(out: Output, run_id: str, value: Any) -> None:
-    """Print a result: as JSON by itself for people, inside of an object for programs."""
+    """Print a result: as bare JSON for people, inside an object for programs."""
     body = {"run_id": run_id, "status": "completed", "result": value}
     out.one("stepwell.result/1", body, run_ids=[run_id], words=lambda: [dump_json(value)])
 
@@ -340,13 +453,13 @@ def print_result(out: Output, run_id: str, value: Any) -> None:
 @command("cancel")
 @choosing
 @click.option("--undo/--now", "undo", default=True, help="Undo its completed steps first (default), or end it at once.")
-@click.option("--reason", default="", help="Kept with the run.")
+@click.option("--reason", default="", help="Why, shown with the run.")
 def cancel(settings: Settings, undo: bool, reason: str, **which: Any) -> int:
     """Cancel a run and the children that it waits for.
 
     \b
     Example:
-      stepwell cancel order-42 --reason "the customer changed her mind"
+      stepwell cancel order-42 --reason "ordered twice"
       stepwell cancel --where 'workflow:import* status:waiting since:1h' --dry-run
     """
     act = Act(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "delivered": "Delivered {name} to {target}.",
-    "duplicate": "Nothing sent: {target} has had a signal with this dedup key.",
-    "held": "Held {name}: no active run is called {target}; the next one of that key gets it.",
-    "missing": "Dropped {name}: no active run is called {target}.",
+    "duplicate": "Nothing sent: {target} already had a signal with this dedup key.",
+    "held": "Held {name}: no active run has the key {target}; the next run with this key receives it.",
+    "missing": "Dropped {name}: no active run has the key {target}.",
 }
 
 
@@ -28,12 +28,12 @@ _WORDS = {
 @click.argument("run", shell_complete=complete_run)
 @click.argument("name")
 @click.argument("payload", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
-@click.option("--dedup-key", metavar="KEY", help="Sent once, however often this is repeated.")
+@click.option("--dedup-key", metavar="KEY", help="Deliver it once, however often this command is repeated.")
 @click.option("--if-missing", type=click.Choice(["raise", "hold", "drop"]), default="raise", show_default=True)
 def signal(
     settings: Settings, run: str, name: str, payload: tuple[str, ...], dedup_key: str | None, if_missing: str
 ) -> None:
-    """Send a signal to a run. It is kept until the run asks for it.
+    """Send a signal to a run. It is kept until the run receives it.
 
     \b
     Example:
@@ -51,21 +51,21 @@ def signal(
     target, delivery, waits = ask(settings, send)
     out = Output(settings)
     if delivery == "delivered" and waits and name not in waits:
-        out.note(f"It waits for {' or '.join(repr(each) for each in waits)} now, and keeps {name!r} until it asks.")
+        out.note(f"The run waits for {' or '.join(repr(each) for each in waits)} now, and keeps {name!r} for later.")
     body: dict[str, Any] = {"target": target, "name": name, "delivery": delivery}
     line = clean(_WORDS[delivery].format(name=repr(name), target=target))
     out.one("stepwell.delivery/1", body, run_ids=[target], words=lambda: [line])
 
 
 async def _target(client: Client, run: str) -> str:
-    """A key stays a key, so that a signal for a run to come can be held; shortcuts and prefixes become ids."""
+    """A key stays a key, so that a signal for a future run can be held; shortcuts and prefixes become ids."""
     if not run.startswith("@") and await client.engine.status(run) is not None:
         return run
     return await find_run_id(client, run) or run
 
 
 async def _waited_names(client: Client, target: str) -> list[str]:
-    """The signals a run waits for now; none if it does not wait, or takes any."""
+    """The signals that a run waits for now; none if it does not wait, or takes any name."""
     from stepwell.engine.views import wait_views
 
     if await client.engine.status(target) is None:

@@ -12,7 +12,9 @@ from stepwell.cli.commands.runs import print_result
 from stepwell.cli.inputs import check_input, read_input
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.texts import clean
+from stepwell.cli.statuses import STATUSES
+from stepwell.cli.texts import clean, moment, shell_word
+from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
     from stepwell.engine.handles import Handle
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Begun(NamedTuple):
-    """What became of a start."""
+    """The outcome of a start."""
 
     run: RunView
     is_new: bool
@@ -35,15 +37,16 @@ class Begun(NamedTuple):
 @click.argument("input", nargs=-1, metavar="[name=text | name:=json | @file | -]...")
 @click.option("--key", help="A business key: at most one active run has it.")
 @click.option(
-    "--on-conflict", type=click.Choice(["get", "raise", "replace"]), default="get", help="If the key is taken."
+    "--on-conflict", type=click.Choice(["get", "raise", "replace"]), default="get", help="If another run has the key."
 )
+@click.option("--dedup", metavar="TIME", default="24h", show_default=True, help="How long an ended run keeps its key.")
 @click.option("--delay", metavar="TIME", default="0s", help="Begin after this time.")
 @click.option("--priority", type=int, default=0, help="Higher is claimed first.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME[=VALUE]", help="Shown with the run; may be repeated.")
 @click.option("--deadline", metavar="TIME", help="The run fails if it has not ended after this time.")
 @click.option("--max-suspend", metavar="TIME", help="The run fails if one wait takes longer than this.")
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
-@click.option("--timeout", metavar="TIME", help="With --wait: stop waiting after this time; the run goes on.")
+@click.option("--timeout", metavar="TIME", help="With --wait: stop waiting after this time; the run continues.")
 def start(
     settings: Settings,
     workflow: str,
@@ -54,14 +57,16 @@ def start(
     timeout: str | None,
     **options: Any,
 ) -> None:
-    """Start a run. With --app the input is checked here, otherwise by the worker.
+    """Start a run. With --app the input is checked before it is stored, without it by the worker.
+
+    If a run has the key, active or ended within --dedup, that run is returned and nothing is started.
 
     \b
     Example:
       stepwell start checkout customer=ann amount:=42 --key order-42 --tag team=shop --deadline 2h
     """
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout says how long to --wait.")
+        raise click.UsageError("--timeout needs --wait.")
     value = read_input(input, what="the input")
     known = _load(settings)
     options["tags"] = dict(_pair(tag) for tag in tags)
@@ -105,7 +110,7 @@ async def _start(
 
 
 async def _newest_version(client: Client, name: str) -> int:
-    """The newest version that a run or a worker of this database names."""
+    """The newest version that the runs and workers of this database have."""
     from stepwell.errors import UnknownWorkflowError
     from stepwell.nearest import nearest
 
@@ -125,11 +130,23 @@ async def _is_served(client: Client, run: RunView) -> bool:
 
 
 def _warn(out: Output, begun: Begun) -> None:
+    run = begun.run
     if not begun.is_new:
-        other = "" if begun.same_input else " with another input"
-        out.note(f"The key belongs to run {begun.run.run_id} ({begun.run.status}){other}; it was returned instead.")
+        other = " Its input differs from yours." if not begun.same_input else ""
+        out.warn(f"Nothing was started: run {run.run_id} has the key {run.key!r} and {_state(run)}.{other}")
+        if run.is_ended:
+            retry = f"; to retry this one: stepwell retry {shell_word(run.run_id)}" if run.status == "failed" else ""
+            out.warn(f"To start a new run with this key: --dedup 0s{retry}")
     if not begun.is_served:
-        out.note(f"No worker serves {begun.run.workflow} v{begun.run.version} now. Start one: stepwell worker MODULE")
+        out.note(f"No live worker serves {run.workflow} v{run.version}. Start one: stepwell worker MODULE")
+
+
+def _state(run: RunView) -> str:
+    """Whether a run is active or has ended, and since when."""
+    words = STATUSES[RunStatus(run.status)].words
+    if run.ended_at is None:
+        return f"is {words}"
+    return f"has already ended ({words} at {moment(run.ended_at)} UTC)"
 
 
 def _words(begun: Begun) -> list[str]:
@@ -137,5 +154,5 @@ def _words(begun: Begun) -> list[str]:
     key = f" (key {run.key})" if run.key else ""
     return [
         clean(f"{'Started' if begun.is_new else 'Found'} {run.workflow} v{run.version} run {run.run_id}{key}"),
-        clean(f"  next    stepwell show {run.run_id}"),
+        f"  next    stepwell show {shell_word(run.run_id)}",
     ]

@@ -1,4 +1,4 @@
-"""Tokens: make one, list them, take one back."""
+"""Tokens: create, list and revoke them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _find_tokens() -> str | None:
 
 
 def tokens_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option that names the file of tokens."""
+    """The option for the file of tokens."""
     return click.option(
         "--tokens",
         metavar="FILE",
@@ -43,7 +43,7 @@ _token_file = tokens_option(f"The file with the tokens. Default: $STEPWELL_TOKEN
 
 @click.group("token", cls=Group)
 def token() -> None:
-    """Make, list and take back tokens for the HTTP API.
+    """Create, list and revoke tokens for the HTTP API.
 
     \b
     Example:
@@ -54,14 +54,14 @@ def token() -> None:
 @token.command("new")
 @click.argument("name")
 @click.option("--role", type=click.Choice(_ROLES), default="viewer", show_default=True, help="What it may do.")
-@click.option("--expires", metavar="TIME", help="After how long it is over, such as 90d.")
+@click.option("--expires", metavar="TIME", help="How long it is valid, such as 90d.")
 @click.option("--payloads/--no-payloads", default=None, help="Whether it sees inputs and results.")
 @_token_file
 @click.pass_obj
 def new(
     settings: Settings, name: str, role: str, expires: str | None, payloads: bool | None, tokens: str | None
 ) -> None:
-    """Make a token and show it, this once.
+    """Create a token and print it, once.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def new(
 @_token_file
 @click.pass_obj
 def listed(settings: Settings, tokens: str | None) -> None:
-    """List tokens, without what is secret of them.
+    """List tokens, without their secrets.
 
     \b
     Example:
@@ -113,7 +113,7 @@ def listed(settings: Settings, tokens: str | None) -> None:
 @_token_file
 @click.pass_obj
 def revoked(settings: Settings, name: str, tokens: str | None) -> None:
-    """Take back every token of a name; a running server refuses it from then on, and ends its streams.
+    """Revoke every token of a name; running servers then reject it and end its streams.
 
     \b
     Example:

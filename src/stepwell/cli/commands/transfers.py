@@ -1,4 +1,4 @@
-"""`stepwell move`: bring live runs from one database to another."""
+"""`stepwell move`: move all runs from one database to another."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 @command("move")
 @click.argument("src")
 @click.argument("dst")
-@click.option("--keep-source-open", is_flag=True, help="Rehearse: copy and verify, and go on with SRC.")
-@click.option("--undo", is_flag=True, help="Take back a move that was stopped: open SRC again, and empty DST.")
+@click.option("--keep-source-open", is_flag=True, help="Rehearse: copy and verify, and keep using SRC.")
+@click.option("--undo", is_flag=True, help="Undo a move that was interrupted: open SRC again, and empty DST.")
 def move(settings: Settings, src: str, dst: str, keep_source_open: bool, undo: bool) -> None:
-    """Move all runs, with all that belongs to them, from database SRC to the new database DST.
+    """Move all runs and everything that belongs to them from database SRC to the new database DST.
 
-    Stop the workers first. SRC is closed, everything is copied and compared, and with --app every run that has not
-    ended is replayed from DST without executing a step. Only then SRC is given up, for good, and DST is opened. If it
-    is stopped half-way, the same command goes on.
+    Stop the workers first. SRC is closed, everything is copied and compared, and with --app every unfinished run is
+    replayed from DST without executing a step. Only then is SRC closed permanently, and DST opened. After an
+    interruption, the same command continues.
 
     \b
     Example:
@@ -55,7 +55,7 @@ def move(settings: Settings, src: str, dst: str, keep_source_open: bool, undo: b
         with Bars(out) as bars:
             moved = asyncio.run(_move(bars, src, dst, app, keep_source_open))
     except (StoreUnavailableError, KeyboardInterrupt):
-        out.note("Not ended, and nothing is lost: the same command goes on, and --undo gives it up.")
+        out.note("The move is not finished, and nothing is lost: the same command continues it, and --undo undoes it.")
         raise
     _show_moved(out, src, dst, moved)
 
@@ -86,7 +86,7 @@ async def _move(bars: Bars, src: str, dst: str, app: App | None, keep_source_ope
 
 
 async def _undo(out: Output, src: str, dst: str) -> bool:
-    """Take a move back. The destination may be gone, or out of reach: the source is opened all the same."""
+    """Undo a move. The source is opened even if the destination is gone or out of reach."""
     from stepwell.engine.transfers import undo
     from stepwell.environment import system_environment
 
@@ -99,7 +99,7 @@ async def _undo(out: Output, src: str, dst: str) -> bool:
             try:
                 destination = await _open(dst, environment)
             except StoreError as error:
-                out.note(f"DST is left as it is: {error.title}")
+                out.note(f"DST was not changed: {error.title}")
         try:
             return await undo(source, destination)
         finally:
@@ -117,14 +117,14 @@ async def _open(url: str, environment: Environment) -> Side:
     store = open_store(url, environment)
     if not store.capabilities.survives_restart:
         raise InvalidOptionError(
-            f"{url} is only in the memory of one process", fix="name two databases, such as sqlite:///shop.db"
+            f"{url} exists only in the memory of one process", fix="name two databases, such as sqlite:///shop.db"
         )
     await store.open()
     return Side(store, address(url))
 
 
 def address(url: str) -> str:
-    """The database of a URL as it may be shown and stored: a whole path, and never a password."""
+    """The database of a URL in a form to show and store: with its whole path, and without a password."""
     file = file_of(url)
     if file is not None:
         return f"sqlite:///{quote(str(file.resolve()))}{'?shared=1' if is_shared(url) else ''}"
@@ -166,13 +166,13 @@ def _show_moved(out: Output, src: str, dst: str, moved: Moved) -> None:
         yield clean(f"{verb} {manifest.runs} runs, {manifest.active} of them active, to {address(dst)}")
         yield f"Compared: all {manifest.items} parts are the same."
         if moved.replayed or moved.stopped:
-            yield f"Replayed: {moved.replayed} active runs can go on with this code."
+            yield f"Replayed: {moved.replayed} active runs can continue with this code."
         for one in moved.stopped:
-            yield clean(f"Stopped, as before: {one.run_id} ({one.status.value}): {one.error.title}")
+            yield clean(f"Paused, as before: {one.run_id} ({one.status.value}): {one.error.title}")
         if moved.is_source_open:
-            yield clean(f"{open_one} is open again, and the copy stays closed.")
+            yield clean(f"{open_one} is open again. The copy stays closed.")
         else:
-            yield clean(f"{address(src)} is closed for good. Workers: stepwell --db {open_one} worker MODULE")
+            yield clean(f"{address(src)} is closed permanently. Workers: stepwell --db {open_one} worker MODULE")
 
     out.one("stepwell.move/1", body, run_ids=[], words=words)
 
@@ -183,5 +183,5 @@ def _facts(error: StepwellError) -> dict[str, str]:
 
 def _show_undone(out: Output, src: str, dst: str, was_there: bool) -> None:
     body = {"from": address(src), "to": address(dst), "open": address(src), "changed": was_there}
-    words = "Taken back" if was_there else "There was nothing to take back"
+    words = "Move undone" if was_there else "No move to undo"
     out.one("stepwell.move-undo/1", body, run_ids=[], words=lambda: [clean(f"{words}: {address(src)} is open.")])

@@ -1,4 +1,4 @@
-"""`stepwell versions`: which versions and patches runs still need."""
+"""`stepwell versions`: the versions and patches that runs still need."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from stepwell.cli.bars import Bars
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.targets import SYSTEM
 from stepwell.cli.texts import clean, moment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepwell.check.versions import PatchUse, VersionUse
     from stepwell.clock import Instant
 
@@ -21,10 +24,11 @@ _VERSIONS = (
     Column("VERSION", is_fixed=True),
     Column("LIVE", is_fixed=True),
     Column("WAITING", is_fixed=True, dropped=2),
-    Column("FAILED, RE-DRIVABLE", is_fixed=True),
+    Column("FAILED", is_fixed=True),
     Column("WORKERS", is_fixed=True),
     Column("LAST USE (UTC)", is_fixed=True, dropped=1),
-    Column("SAFE TO RETIRE"),
+    Column("SAFE TO RETIRE", is_fixed=True),
+    Column("REASON", is_note=True),
 )
 _PATCHES = (
     Column("WORKFLOW", is_fixed=True),
@@ -32,18 +36,24 @@ _PATCHES = (
     Column("OLD PATH", is_fixed=True),
     Column("NEW PATH", is_fixed=True),
     Column("UNKNOWN", is_fixed=True),
-    Column("SAFE TO DELETE"),
+    Column("SAFE TO DELETE", is_fixed=True),
+    Column("REASON", is_note=True),
 )
 
 
 @command("versions")
 @click.argument("workflow", required=False)
-@click.option("--patches/--no-patches", default=True, help="Also read which way runs took at each gate.")
+@click.option(
+    "--patches/--no-patches",
+    default=True,
+    help="Also list patches; this reads many histories.",
+)
 def versions(settings: Settings, workflow: str | None, patches: bool) -> None:
-    """Show of each workflow version, and of each patch, how many runs still need it.
+    """Show how many runs still need each workflow version and each patch.
 
-    A version is safe to retire when no run of it is live or could be retried. A patch is safe to delete when no such
-    run is on the old path; with --app each run is replayed against your code, so that none is unknown.
+    A version is safe to retire when a newer version exists, and no run of it is live or could be retried. A patch is
+    safe to delete when no such run is on the old path. With --app each run is replayed against your code, so that no
+    run is unknown.
 
     \b
     Example:
@@ -53,16 +63,16 @@ def versions(settings: Settings, workflow: str | None, patches: bool) -> None:
     with Bars(out) as bars:
         uses, gates = ask(settings, lambda client: _read(client, bars, workflow, patches))
     body = {
-        "versions": [_version_body(use) for use in uses],
+        "versions": [_version_body(use, _why_not(use, uses)) for use in uses],
         "patches": [{**use._asdict(), "safe_to_delete": use.may_delete} for use in gates],
     }
     if out.format != "table":
         out.one("stepwell.versions/1", body, run_ids=[], words=list)
         return
     if not uses:
-        out.note("No run and no worker names a workflow here.")
+        out.note("This database knows no workflow: it has neither runs nor workers.")
         return
-    out.table(_VERSIONS, [_version_row(use) for use in uses])
+    out.table(_VERSIONS, [_version_row(use, _why_not(use, uses)) for use in uses])
     if gates:
         out.line("")
         out.table(_PATCHES, [_patch_row(use) for use in gates])
@@ -83,6 +93,8 @@ async def _read(
         uses = [use for use in uses if use.workflow == workflow]
         if not uses:
             raise UnknownWorkflowError("workflow", workflow, near=nearest(workflow, known))
+    else:
+        uses = [use for use in uses if not use.workflow.startswith(SYSTEM)]
     if not patches:
         return uses, []
     code = None
@@ -98,37 +110,47 @@ async def _read(
     return uses, await patch_uses(client.store, workflow=workflow, code=code, tell=tell)
 
 
-def _version_body(use: VersionUse) -> dict[str, Any]:
+def _version_body(use: VersionUse, why_not: str) -> dict[str, Any]:
     when = _when(use.last_at)
     return {
         **use._asdict(),
         "last_at": None if when is None else when.isoformat(),
         "unserved": use.is_unserved,
-        "safe_to_retire": use.may_retire,
+        "safe_to_retire": not why_not,
+        "reason": why_not,
     }
 
 
-def _version_row(use: VersionUse) -> list[str]:
+def _why_not(use: VersionUse, uses: Sequence[VersionUse]) -> str:
+    """Why the code of a version has to stay; empty if it can be deleted."""
+    newest = max(other.version for other in uses if other.workflow == use.workflow)
     if use.is_unserved:
-        safe = f"no: {use.live} wait, no worker has version {use.version}"
-    elif use.live:
-        safe = "no"
-    elif use.redrivable:
-        safe = f"no: {use.redrivable} failed could be retried"
-    else:
-        safe = "yes"
+        return f"{_runs(use.live)} not ended, and no live worker has version {use.version}"
+    if use.live:
+        return f"{_runs(use.live)} not ended"
+    if use.redrivable:
+        return f"{use.redrivable} failed {'run' if use.redrivable == 1 else 'runs'} could be retried"
+    return "it is the newest version: new runs use it" if use.version == newest else ""
+
+
+def _runs(count: int) -> str:
+    return "1 run has" if count == 1 else f"{count:,} runs have"
+
+
+def _version_row(use: VersionUse, why_not: str) -> list[str]:
     figures = [str(number) for number in (use.version, use.live, use.waiting, use.redrivable, use.workers)]
-    return [clean(use.workflow), *figures, moment(_when(use.last_at)), safe]
+    why = why_not or "all its runs have ended, and none can be retried"
+    return [clean(use.workflow), *figures, moment(_when(use.last_at)), "no" if why_not else "yes", why]
 
 
 def _patch_row(use: PatchUse) -> list[str]:
     if use.may_delete:
-        safe = "yes"
+        safe, why = "yes", "no run is on the old path"
     elif use.old:
-        safe = f"no: {use.old} on the old path"
+        safe, why = "no", f"{use.old} {'run is' if use.old == 1 else 'runs are'} on the old path"
     else:
-        safe = "not known: name your code with --app"
-    return [clean(use.workflow), clean(use.name), str(use.old), str(use.new), str(use.unknown), safe]
+        safe, why = "unknown", "name your code with --app"
+    return [clean(use.workflow), clean(use.name), str(use.old), str(use.new), str(use.unknown), safe, why]
 
 
 def _when(instant: Instant | None) -> Any:

@@ -1,4 +1,4 @@
-"""What the demonstration claims, held against the database and the ledger. Pure, so that it can be tested."""
+"""The claims of the demonstration, checked against the database and the ledger. Pure, so that it can be tested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takeover:
-    """What was seen around the kill."""
+    """What was observed around the kill."""
 
     in_flight: str  # the path that was being executed
     recorded: frozenset[str]  # paths that were recorded when the first worker was dead
@@ -37,13 +37,13 @@ class Takeover:
 class Repeats(NamedTuple):
     """How often bodies ran more than once."""
 
-    recorded: tuple[str, ...]  # that were recorded before: must be empty
-    in_flight: tuple[str, ...]  # that had not ended when their worker died: allowed, and said
-    share_keys: bool = True  # every time that a body ran again it was given the same idempotency key
+    recorded: tuple[str, ...]  # recorded before the repeat: must be empty
+    in_flight: tuple[str, ...]  # still running when their worker died: allowed, and reported
+    share_keys: bool = True  # every repeated body got the same idempotency key
 
 
 def count_repeats(effects: Sequence[Effect], entries: Sequence[EntryView], recorded: Collection[str]) -> Repeats:
-    """A body that began again after its result was recorded is a repeat; one whose worker died on it had to."""
+    """A body that began again after its result was recorded is wrong; a body whose worker died had to run again."""
     began = [effect for effect in effects if effect.what == BEGAN]
     times = Counter(effect.path for effect in began)
     ended_at = {entry.path: entry.at.timestamp() for entry in entries}
@@ -57,7 +57,7 @@ def count_repeats(effects: Sequence[Effect], entries: Sequence[EntryView], recor
 def check_takeover(
     run: RunView, entries: Sequence[EntryView], effects: Sequence[Effect], seen: Takeover, timer_seconds: float
 ) -> list[Check]:
-    """The first order: killed, taken over, a timer and a signal waited for, completed, nothing repeated."""
+    """The first order: killed, taken over, waited for a timer and a signal, completed, nothing repeated."""
     killed = [effect for effect in effects if effect.path == seen.in_flight]
     after = {effect.pid for effect in killed} - {seen.first_pid}
     in_the_middle = seen.in_flight not in seen.recorded and {
@@ -88,7 +88,7 @@ def _check_timer(entries: Sequence[EntryView], seconds: float) -> Check:
     for entry in entries:
         if _is_done(entry, "sleep"):
             return Check("a timer was waited for", entry.took >= seconds, f"{entry.took:.2f} s of {seconds:g} s")
-    return Check("a timer was waited for", False, "there is none in the history")
+    return Check("a timer was waited for", False, "the history has none")
 
 
 def _unless(status: str, expected: str) -> str:
@@ -100,7 +100,7 @@ def _is_done(entry: EntryView, kind: str) -> bool:
 
 
 def check_rollback(run: RunView, entries: Sequence[EntryView], effects: Sequence[Effect]) -> list[Check]:
-    """The second order: failed for good, and undone in reverse order, each once."""
+    """The second order: failed, and undone in reverse order, each step once."""
     done = [entry.path for entry in entries if entry.can_undo]
     undone = [entry.path.removesuffix(UNDO) for entry in entries if entry.kind == "undo" and entry.status == "done"]
     ran = [effect.path.removesuffix(UNDO) for effect in effects if effect.what == BEGAN and UNDO in effect.path]

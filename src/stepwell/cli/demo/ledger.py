@@ -1,6 +1,6 @@
-"""The ledger of effects: one line for each time that a body began or ended, written by the worker that ran it.
+"""The ledger of effects: a line for each beginning and end of a body, written by its worker.
 
-It is what the outside world saw. The database says what was recorded; the two together show what was repeated.
+It shows what the outside world saw, and the database shows what was recorded. Together they show repeated bodies.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Effect(NamedTuple):
     what: str  # began or ended
     pid: int
     at: float  # seconds since the epoch
-    key: str  # the idempotency key that a real service would be given
+    key: str  # the idempotency key that a real service would get
 
 
 def note(ledger: Path, run_id: str, path: str, key: str, what: str) -> None:
-    """Append one line. A single write to a file opened for appending is never mixed with another's."""
+    """Append one line. A single write to a file in append mode is never mixed with another write."""
     line = Effect(run_id, path, what, os.getpid(), SystemClock().now() / 1e6, key)
     with ledger.open("ab", buffering=0) as file:
         file.write(json.dumps(line).encode() + b"\n")

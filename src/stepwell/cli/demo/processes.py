@@ -1,4 +1,4 @@
-"""Worker processes of the demonstration: the real `stepwell worker`, to be killed for real."""
+"""Worker processes of the demonstration: the real `stepwell worker`, killed with a real SIGKILL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODULE = "stepwell.cli.demo.workflow"
 
 
 class WorkerProcess:
-    """One worker in a process of its own; what it says goes to a file beside the database."""
+    """One worker in a process of its own; its output goes to a file beside the database."""
 
     def __init__(self, name: str, db: str, folder: Path) -> None:
         self.name = name
@@ -36,23 +36,23 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return self._process.poll() is None
 
     def kill(self) -> bool:
-        """Kill it without a warning; true if it is that which ended it."""
+        """Kill it; whether this kill ended it."""
         was_alive = self.is_alive
         self._process.kill()
         code = self._process.wait()
         return was_alive and (code == -signal.SIGKILL if os.name == "posix" else code != 0)
 
     def stop(self) -> int:
-        """Ask it to stop; gives its exit code."""
+        """Ask it to stop; its exit code."""
         self._process.terminate()
         return self._process.wait(_STOP_SECONDS_MAX)
 
     def clean_up(self) -> None:
-        """Leave no process behind, whatever happened."""
+        """Kill the process if it is still running."""
         if self.is_alive:
             self._process.kill()
             self._process.wait()

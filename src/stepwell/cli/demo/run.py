@@ -1,4 +1,4 @@
-"""The demonstration itself: two orders, one of them through a kill -9, one of them back again."""
+"""The demonstration: one order survives a kill -9, and another one is rolled back."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _INTO_THE_STEP_SECONDS = 0.2
 Say = Callable[[str], None]
 
 
-class DemoFailed(Exception):  # noqa: N818  says what did not happen
-    """Something that should have happened did not."""
+class DemoFailed(Exception):  # noqa: N818  never leaves this module
+    """An expected event did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Report:
-    """What was shown, and whether it was true."""
+    """What was shown, and whether each claim was true."""
 
     checks: list[Check] = field(default_factory=list)
     runs: list[Seen] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Report:
 
 
 class Demo:
-    """Runs the story and tells it as it goes."""
+    """Runs both orders and prints what happens."""
 
     def __init__(self, client: Client, db: str, folder: Path, say: Say) -> None:
         self._client = client
@@ -69,13 +69,13 @@ class Demo:
         self.report = Report()
 
     async def run(self) -> Report:
-        """Tell the whole story. What goes wrong becomes a check that is not true."""
+        """Run both orders. An error becomes a check that is not true."""
         try:
             await self._first_order()
             await self._second_order()
             self._stop()
         except (DemoFailed, StepwellError, OSError) as error:
-            self.report.checks.append(Check("the demonstration came to its end", False, str(error)))
+            self.report.checks.append(Check("the demonstration finished", False, str(error)))
         finally:
             for worker in self._workers:
                 worker.clean_up()
@@ -96,7 +96,7 @@ class Demo:
         self._say(f"✕ kill -9 of worker-1 (pid {first.pid}) in the middle of pack_parcel")
         recorded = frozenset(entry.path for entry in (await self._look(handle.run_id)).entries)
         second = self._start_worker("worker-2")
-        self._say(f"  worker-2 may take over when worker-1's lease of {LEASE} has run out")
+        self._say(f"  worker-2 takes over when worker-1's lease of {LEASE} has expired")
         await self._until(handle.run_id, lambda: self._waits_for(handle.run_id, "signal"), "the wait for an approval")
         incarnation = await self._incarnation("worker-2")
         self._say("‖ waiting for the signal 'approval'; sending it")
@@ -119,7 +119,7 @@ class Demo:
 
     async def _second_order(self) -> None:
         handle = await self._client.engine.start(order_saga, self._order("1002", 40, NOWHERE), key="order-1002")
-        self._say("order 1002 started; no carrier will take it, so everything must be undone")
+        self._say("order 1002 started; no carrier accepts it, so everything is undone")
         await self._until(handle.run_id, lambda: self._has_ended(handle.run_id), "the end of order 1002")
         seen = await self._look(handle.run_id)
         self._say(f"order 1002 {seen.run.status}")
@@ -136,7 +136,7 @@ class Demo:
     # --- looking ---
 
     async def _until(self, run_id: str, has_come: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Tell the news of a run until something has come about."""
+        """Print the events of a run until a condition holds."""
         patience = self._clock.monotonic() + _PATIENCE_SECONDS
         while not await has_come():
             await self._tell_news(run_id)
@@ -144,7 +144,7 @@ class Demo:
             if not worker.is_alive:
                 raise DemoFailed(f"{worker.name} died by itself; see {worker.log}")
             if self._clock.monotonic() > patience:
-                raise DemoFailed(f"{what} did not come within {_PATIENCE_SECONDS:g} s; see {worker.log}")
+                raise DemoFailed(f"{what} did not happen within {_PATIENCE_SECONDS:g} s; see {worker.log}")
             await asyncio.sleep(_LOOK_SECONDS)
         await self._tell_news(run_id)
 

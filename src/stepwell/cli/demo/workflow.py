@@ -22,7 +22,7 @@ NOWHERE = "nowhere"  # an address that no carrier serves
 
 @dataclass(frozen=True)
 class Order:
-    """What a customer ordered, and where its effects are written."""
+    """An order, and the file for its effects."""
 
     order: str
     amount: int
@@ -67,7 +67,7 @@ async def unpack_parcel(ctx: StepContext, order: Order) -> None:
 
 @step(compensate=release_stock)
 async def reserve_stock(ctx: StepContext, order: Order) -> str:
-    """Put the goods aside."""
+    """Reserve the goods."""
     with _effect(ctx, order):
         await asyncio.sleep(0.1)
     return f"reservation-{order.order}"
@@ -75,7 +75,7 @@ async def reserve_stock(ctx: StepContext, order: Order) -> str:
 
 @step(compensate=refund_card)
 async def charge_card(ctx: StepContext, order: Order) -> str:
-    """Take the money. A real one hands `ctx.idempotency_key` to the provider."""
+    """Charge the card. Real code passes `ctx.idempotency_key` to the provider."""
     with _effect(ctx, order):
         await asyncio.sleep(0.2)
     return f"payment-{order.order}"
@@ -91,7 +91,7 @@ async def pack_parcel(ctx: StepContext, order: Order) -> str:
 
 @step
 async def ship(ctx: StepContext, order: Order, parcel: str) -> str:
-    """Hand the parcel to the carrier, who refuses some addresses for good."""
+    """Give the parcel to the carrier, which rejects some addresses."""
     with _effect(ctx, order):
         await asyncio.sleep(0.1)
     if order.address == NOWHERE:
@@ -101,11 +101,11 @@ async def ship(ctx: StepContext, order: Order, parcel: str) -> str:
 
 @workflow(name="order_saga")
 async def order_saga(ctx: Context, order: Order) -> Receipt:
-    """Reserve, charge, pack, wait, have it approved, ship; if anything fails for good, undo it all."""
+    """Reserve, charge, pack, wait for an approval, ship; if a step fails, undo everything."""
     await ctx.step(reserve_stock, order)
     await ctx.step(charge_card, order)
     parcel = await ctx.step(pack_parcel, order)
-    approved_by = "nobody"
+    approved_by = "no approval needed"
     if order.amount >= APPROVAL_FROM:
         await ctx.sleep("cooling_off", COOLING_OFF)
         approval = await ctx.receive("approval", timeout="60s")

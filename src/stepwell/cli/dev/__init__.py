@@ -1,1 +1,1 @@
-"""`stepwell dev`: a supervisor that tells what happens, and a worker beside it that may be killed at any time."""
+"""`stepwell dev`: a supervisor that prints what happens, and a worker process that may be killed at any time."""

@@ -1,4 +1,4 @@
-"""What `stepwell dev` says first."""
+"""The first lines of `stepwell dev`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stepwell.cli.texts import duration
 
 
 def banner(facts: dict[str, Any], *, has_keys: bool) -> Iterator[str]:
-    """What runs where, and what to do first."""
+    """What is running, and what to do first."""
     skipped = facts["skipped_seconds"]
     clock = f"clock: {duration(skipped)} ahead" if skipped else "clock: real"
     yield f"stepwell {version('stepwell')} · {facts['app']} · {facts['db']} (kept between runs) · {clock}"
     yield ""
     if facts["joins"]:
         other = " at ".join(part for part in (facts["joins"].get("worker"), facts["joins"].get("url")) if part)
-        yield f"  Joined      {other or 'another'} has this database open; this is one more worker"
+        yield f"  Joined      {other or 'another'} has this database open; this one adds a worker"
     if facts["url"] is None:
         yield '  API         not installed: pip install "stepwell[server]"'
     else:
@@ -32,7 +32,7 @@ def banner(facts: dict[str, Any], *, has_keys: bool) -> Iterator[str]:
     names = facts["unfinished"]
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield f"  Unfinished  {', '.join(names[-3:])}{more}: {'it goes' if len(names) == 1 else 'they go'} on"
+        yield f"  Unfinished  {', '.join(names[-3:])}{more}: {'it continues' if len(names) == 1 else 'they continue'}"
     yield ""
     if facts["sample"]:
         yield f"  Try:  {facts['sample']}"

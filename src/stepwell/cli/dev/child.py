@@ -114,10 +114,10 @@ class Child:
                 case "pause":
                     await self._close()
                     self._say("paused")
-                case "go on":
+                case "resume":
                     self._clock.skip_to(Span(order["skipped"]))
                     await self._open()
-                    self._say("gone on")
+                    self._say("resumed")
                 case "fail":
                     self._fault.ask(order["path"])
                 case _:

@@ -1,4 +1,4 @@
-"""A clock that can be put forward. How far is kept beside the database, so that every process there agrees."""
+"""A clock that can skip time. The skipped time is kept beside the database, so that all processes agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGITS_MAX: Final = 18
 
 
 class SkippedClock:
-    """The machine's clock, put forward by what was skipped. Never back: a store never shows an earlier instant."""
+    """The machine's clock plus the skipped time. It never goes back: a store never shows an earlier instant."""
 
     def __init__(self, skipped: Span) -> None:
         self._machine = SystemClock()
@@ -24,7 +24,7 @@ class SkippedClock:
 
     @property
     def skipped(self) -> Span:
-        """How far it is ahead of the machine's."""
+        """How far it is ahead of the machine's clock."""
         return self._skipped
 
     def now(self) -> Instant:
@@ -41,17 +41,17 @@ class SkippedClock:
         return self._machine.boot
 
     def skip_to(self, skipped: Span) -> None:
-        """Be so far ahead of the machine's clock from now on, if it is not further."""
+        """Be this far ahead of the machine's clock from now on, unless it already is further ahead."""
         self._skipped = max(self._skipped, skipped)
 
 
 def clock_file(database: Path) -> Path:
-    """Where it is kept how far the clock of a database is ahead."""
+    """The file with the skipped time of a database."""
     return database.with_name(f"{database.name}.clock")
 
 
 def read_skipped(database: Path | None) -> Span:
-    """How much time was skipped in a database; none for one that is not a file, or has no such note."""
+    """How much time was skipped in a database; zero for a server, and without a readable file."""
     if database is None:
         return Span(0)
     try:
@@ -62,7 +62,7 @@ def read_skipped(database: Path | None) -> Span:
 
 
 def write_skipped(database: Path, skipped: Span) -> None:
-    """Keep how much time was skipped. A reader sees the old figure or the new one, never half of it."""
+    """Store the skipped time. A reader sees the old value or the new one, never a part of it."""
     file = clock_file(database)
     fresh = file.with_name(f"{file.name}.new")
     with open_private(fresh, "w") as text:
@@ -71,7 +71,7 @@ def write_skipped(database: Path, skipped: Span) -> None:
 
 
 def open_private(path: Path, mode: str) -> IO[str]:
-    """Open a text file that, if it is made here, only its owner may read, whatever the umask says."""
+    """Open a text file; a file that this creates is readable for its owner only, whatever the umask is."""
     return open(path, mode, encoding="utf-8", opener=_open_private)
 
 
@@ -83,7 +83,7 @@ def _open_private(name: str, flags: int) -> int:
 
 
 def skipping_environment(clock: SkippedClock, *, threads_max: int = 32) -> Environment:
-    """The real machine, but for its clock."""
+    """The real machine with another clock."""
     return replace(system_environment(threads_max=threads_max), clock=clock, ids=SystemIds(clock))
 
 

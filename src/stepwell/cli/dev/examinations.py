@@ -1,6 +1,6 @@
 """Examines saved code in an interpreter of its own, before a worker loads it.
 
-`python -m stepwell.cli.dev.examinations APP URL` prints one JSON object, whatever the code does.
+`python -m stepwell.cli.dev.examinations APP URL` always prints one JSON object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs do, read from the database: whoever started them, and whichever worker executes them."""
+"""What runs do, read from the database: any client may start them, and any worker may execute them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Final
 from stepwell.cli.bodies import entry_body, failure_body
 from stepwell.cli.dev.lines import Event
 from stepwell.cli.statuses import STATUSES
-from stepwell.cli.texts import brief, clean, duration, shorten
+from stepwell.cli.texts import brief, clean, duration, is_plain_word, shell_word, shorten
+from stepwell.cli.values import shown_value
 from stepwell.clock import Instant, to_datetime
 from stepwell.engine.views import EntryView, HoldView, RunView, WaitView, entry_views, run_view, wait_views
 from stepwell.errors import WaitTimeout
@@ -32,7 +33,7 @@ Tell = Callable[[Event], None]
 
 @dataclass(slots=True)
 class _Told:
-    """How much of a run was told."""
+    """What was already printed about a run."""
 
     mark: tuple[Any, ...] = ()
     seq: int = 0
@@ -43,17 +44,17 @@ class _Told:
 
 
 class Feed:
-    """Tells each thing once: starts, steps, failed attempts, waits, ends."""
+    """Reports each thing once: starts, steps, failed attempts, waits, ends."""
 
     def __init__(self, store: Store, tell: Tell) -> None:
         self._store = store
         self._tell = tell
         self._told: dict[RunId, _Told] = {}
         self._active: set[RunId] = set()
-        self._since = Instant(0)  # what was created before is not news
+        self._since = Instant(0)  # runs that were created before it are not reported
 
     async def begin(self) -> list[Detail]:
-        """Take everything up to now as told; gives the runs that have not ended."""
+        """Take everything up to now as reported; returns the runs that have not ended."""
         unfinished, self._since = [], self._store.now()
         for run in (await self._changed()).values():
             told = self._told[run.run_id] = _Told(_mark(run))
@@ -66,7 +67,7 @@ class Feed:
         return unfinished
 
     async def look(self) -> None:
-        """Tell what is new."""
+        """Report what is new."""
         for run in (await self._changed()).values():
             told = self._told.setdefault(run.run_id, _Told())
             if told.mark == _mark(run):
@@ -84,7 +85,7 @@ class Feed:
         self._forget_old()
 
     async def _changed(self) -> dict[RunId, Run]:
-        """Runs that may have news, in the order in which they were created."""
+        """Runs that may have changed, in the order of their creation."""
         views = self._store.views
         active = await views.list_runs(RunFilter(statuses=tuple(sorted(ACTIVE))), limit=_ACTIVE_MAX)
         found = {run.run_id: run for run in active}
@@ -137,7 +138,7 @@ class Feed:
                     if attempt.next_at is not None:
                         soon = duration((attempt.next_at - attempt.at).total_seconds())
                         error = shorten(clean(attempt.error), _ERROR_MAX)
-                        words = f"  ↻ {path:<{_PATH_WIDTH}} attempt {attempt.number} failed: {error}; again in {soon}"
+                        words = f"  ↻ {path:<{_PATH_WIDTH}} attempt {attempt.number} failed: {error}; retry in {soon}"
                         facts = {"path": path, "attempt": attempt.number, "error": attempt.error}
                         yield Event("retry", words, attempt.at, run.run_id, name_of(run), facts)
 
@@ -146,12 +147,17 @@ _NOTABLE: Final = frozenset({RunStatus.PAUSED, RunStatus.COMPENSATING, RunStatus
 
 
 def name_of(run: RunView) -> str:
-    """What people call a run: its key, or its id."""
+    """The name of a run for people: its key, or its id."""
     return run.key or run.run_id
 
 
+def _word_of(run: RunView) -> str:
+    """The run in a command that people copy."""
+    return run.key if run.key is not None and is_plain_word(run.key) else shell_word(run.run_id)
+
+
 def _mark(run: Run) -> tuple[Any, ...]:
-    """What is different when there may be something to tell."""
+    """What differs when there may be something to report."""
     return run.revision, run.last_seq, run.status, run.ended_at, run.wake_at, run.hold
 
 
@@ -165,7 +171,7 @@ def _started(run: RunView) -> Event:
 def _recorded(run: RunView, entry: EntryView) -> Event:
     path = entry.path
     if entry.failure is not None and entry.failure.code == WaitTimeout.code:
-        mark, said = "●", "the time is up, and nobody came"
+        mark, said = "●", "timed out; nothing arrived"
     elif entry.failure is not None:
         mark, said = "✕", shorten(clean(entry.failure.summary), _ERROR_MAX)
     elif entry.kind == "undo":
@@ -181,18 +187,18 @@ def _recorded(run: RunView, entry: EntryView) -> Event:
 def _value(entry: EntryView) -> str:
     match entry.kind:
         case "sleep":
-            return "the time has come"
+            return "slept"
         case "receive" if entry.value:
-            return f"got {entry.value[0][0]!r}"
+            return f"received {entry.value[0][0]!r}"
         case _:
-            return "" if entry.value is None else f"→ {brief(entry.value, 48)}"
+            return f"→ {shorten(shown, 48)}" if (shown := shown_value(entry)) else ""
 
 
 def _held(run: RunView, now: datetime) -> Event:
-    """It is to stand still, but is being executed; or whoever paused it lets it go on."""
-    words, held = f"▶ run {name_of(run)} goes on", None
+    """A person paused a run that is being executed, or resumed a run."""
+    words, held = f"▶ run {name_of(run)} resumed", None
     if run.hold is not None:
-        words = f"‖ run {name_of(run)} stops after the steps under way: paused{_by(run.hold)}"
+        words = f"‖ run {name_of(run)} pauses after its running steps: paused{_by(run.hold)}"
         held = {"by": run.hold.by, "reason": run.hold.reason, "at": run.hold.at.isoformat()}
     return Event("held", words, now, run.run_id, name_of(run), {"status": run.status, "hold": held})
 
@@ -208,7 +214,7 @@ def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
         case "signal":
             what = " or ".join(repr(name) for name in wait.names) or "of any name"
             said = f"waiting for signal {what}{until}"
-            said += f"  → stepwell signal {name_of(run)} {wait.names[0] if wait.names else 'NAME'}"
+            said += f"  → stepwell signal {_word_of(run)} {shell_word(wait.names[0]) if wait.names else 'NAME'}"
         case "topic":
             said = f"waiting for an event of {wait.names[0]!r}{until}"
         case "child":
@@ -222,9 +228,9 @@ def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
         "due_at": wait.due_at.isoformat() if wait.due_at else None,
     }
     if run.status == RunStatus.PAUSED:
-        said = f"paused; when it goes on: {said}"
+        said = f"paused; after a resume: {said}"
     elif run.hold is not None:
-        said = f"{said}  (it is to be paused)"
+        said = f"{said}  (about to be paused)"
     words = f"  ‖ {wait.path:<{_PATH_WIDTH}} {said}"
     return Event("waiting", words, now, run.run_id, name_of(run), facts)
 
@@ -243,7 +249,7 @@ def _state(run: RunView, now: datetime) -> Event:
         said = f": {shorten(clean(run.reason), _ERROR_MAX)}"
     words = f"{shown.icon} run {name_of(run)} {shown.words}{took if run.failure is None else ''}{said}"
     if not run.is_ended and run.status != RunStatus.COMPENSATING:
-        words += f"  → stepwell {'why' if run.hold is None else 'resume'} {name_of(run)}"
+        words += f"  → stepwell {'why' if run.hold is None else 'resume'} {_word_of(run)}"
     facts = {
         "status": run.status,
         "workflow": run.workflow,

@@ -1,4 +1,4 @@
-"""Keys of a terminal, one at a time and without Enter, and questions that are answered with a line."""
+"""Keys of a terminal, one at a time and without Enter, and questions with a line as the answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Question:
 
     def __init__(self, text: str, answer: Callable[[str | None], None]) -> None:
         self.answer = answer
-        self.typed: str | None = ""  # None: given up
+        self.typed: str | None = ""  # None: cancelled
         _write(text)
 
     def take(self, key: str) -> bool:
-        """Take one key; true once the question is answered with Enter, or given up with Escape."""
+        """Take one key; true once Enter answers the question, or Escape cancels it."""
         if key in (_ESCAPE, _END):
             self.typed = None
         if key in (*_ENTER, _ESCAPE, _END):
@@ -43,7 +43,7 @@ class Question:
 
 
 class Keys:
-    """Hands each key to who asked for it: the open question, or the one who listens."""
+    """Passes each key to the open question, or else to the listener."""
 
     def __init__(self, pressed: Callable[[str], None]) -> None:
         self._pressed = pressed
@@ -52,18 +52,18 @@ class Keys:
 
     @staticmethod
     def are_there() -> bool:
-        """Whether somebody sits at a terminal that this process may use."""
+        """Whether this process has a terminal to read keys from."""
         if os.name != "posix" or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return False
         return os.getpgrp() == os.tcgetpgrp(sys.stdin.fileno())
 
     def ask(self, text: str, answer: Callable[[str | None], None]) -> None:
-        """Put a question; the answer is None if it was given up."""
+        """Ask a question; the answer is None if it was cancelled."""
         self._question = Question(text, answer)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Read keys until the block is left; then the terminal is as it was."""
+        """Read keys inside the block; after it, the terminal is restored."""
         import termios
         import tty
 
@@ -83,12 +83,12 @@ class Keys:
         except OSError:
             found = b""
         if not found:
-            # The terminal is gone: there will be no more keys, and asking again would never end.
+            # The terminal is gone. Reading again would never end.
             asyncio.get_running_loop().remove_reader(fd)
             return
         text = self._decoder.decode(found)
         if text.startswith(_ESCAPE) and len(text) > 1:
-            return  # an arrow, or another key that is more than a character
+            return  # an arrow, or another key with more than one character
         for key in text:
             if self._question is None:
                 self._pressed(key)

@@ -1,4 +1,4 @@
-"""What happens, as lines: for people, or as JSON for programs."""
+"""Events of `stepwell dev` as lines: words for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _ASCII: Final = str.maketrans(
 class Event(NamedTuple):
     """One thing that happened."""
 
-    name: str  # what it is called in JSON
+    name: str  # in JSON
     words: str
     at: datetime
     run_id: str = ""
-    run_name: str = ""  # its key, or its id: what people type
+    run_name: str = ""  # its key, or its id
     facts: dict[str, Any] = {}  # noqa: RUF012  never changed
 
 
 class Printer:
-    """Prints events, one line for each. While a question is open they wait, so that nobody loses what they type."""
+    """Prints events, one line for each. While a question is open they wait, so that the typed answer stays visible."""
 
     def __init__(self, out: Output, log_format: LogFormat) -> None:
         self._out = out
         self.is_json = log_format == "json"
         self._held: list[str] | None = None
         self._last_run = ""
-        self.on_lost: Callable[[], None] = lambda: None  # called when nobody can read any more
+        self.on_lost: Callable[[], None] = lambda: None  # called when the output is closed
 
     def tell(self, event: Event) -> None:
         """Print one event."""
@@ -67,7 +67,7 @@ class Printer:
         self.say([line])
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print words that are for people only."""
+        """Print lines that are for people only."""
         if not self.is_json:
             for line in lines:
                 bare = line.lstrip(" ")
@@ -75,12 +75,12 @@ class Printer:
                 self._print(shown.translate(_ASCII) if self._out.ascii else shown)
 
     def hold(self) -> None:
-        """Print nothing for now."""
+        """Collect lines instead of printing them."""
         if self._held is None:
             self._held = []
 
     def release(self) -> None:
-        """Print what has come meanwhile."""
+        """Print the collected lines."""
         held, self._held = self._held or [], None
         for line in held:
             self._print(line)

@@ -1,4 +1,4 @@
-"""What the text of workflows says they do, and what is different after a change."""
+"""The operations of workflows, read from their source, and what a change added, removed or renamed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stepwell.check.names import name_of
 from stepwell.check.sources import OPERATIONS, Scope, find_scopes, read_source, walk_own
 from stepwell.replay.workflows import Workflow
 
-# Workflow → its operations as they stand in the text, each with its kind and name.
+# Workflow → its operations in the order of the source, each with its kind and name.
 Outline = dict[str, list[tuple[str, str]]]
 
 
 class Difference(NamedTuple):
-    """One thing that a change did to a workflow."""
+    """One difference between two versions of a workflow."""
 
     workflow: str
     what: str  # added, removed or renamed
@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 
 
 def outline(workflows: Iterable[Workflow[Any, Any]], texts: Mapping[str, str] | None = None) -> Outline:
-    """The outline of each workflow whose text can be read; `texts` has those of files that say something else now."""
+    """The outline of each workflow whose source can be read; `texts` replaces the text of files that changed."""
     found: Outline = {}
     files = {code.co_filename for each in workflows if (code := getattr(each.fn, "__code__", None)) is not None}
     for file in sorted(files):
@@ -53,7 +53,7 @@ def _operations(scope: Scope) -> Iterator[tuple[str, str]]:
 
 
 def compare(before: Outline, after: Outline) -> list[Difference]:
-    """What was added, removed and renamed. Of what stands in one place and has one kind, the name was changed."""
+    """What was added, removed and renamed. An operation of the same kind in the same place was renamed."""
     found = [Difference(name, "removed", "", name) for name in before if name not in after]
     found += [Difference(name, "added", "", name) for name in after if name not in before]
     for name in before:
@@ -74,5 +74,5 @@ def _compare_one(workflow: str, before: list[tuple[str, str]], after: list[tuple
 
 
 def step_names(outlined: Outline) -> list[str]:
-    """The names of all steps, once each, in the order of the text."""
+    """The names of all steps, once each, in the order of the source."""
     return list(dict.fromkeys(name for each in outlined.values() for kind, name in each if kind == "step"))

@@ -1,4 +1,4 @@
-"""Where `stepwell dev` keeps things, and how several of them on one database tell each other apart."""
+"""Where `stepwell dev` keeps its files, and the number of each `stepwell dev` on one database."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ OWNER_ONLY_FOLDER: Final = 0o700
 
 
 class DevSlot:
-    """One number among those who develop on a database. It is given back when the process ends, however it ends."""
+    """The number of one `stepwell dev` on a database. The system frees it when the process ends in any way."""
 
     def __init__(self, file: IO[str], number: int, *, is_local: bool) -> None:
         self._file = file
         self.number = number
-        # On a server there may be such a worker from another machine.
+        # On a server, another machine may have a worker of the same name.
         self.worker = f"dev-{number}" if is_local else f"dev-{number}-{socket.gethostname()}"
 
     def note(self, facts: dict[str, Any]) -> None:
-        """Leave word for whoever takes the next slot."""
+        """Leave facts for the process that takes the next slot."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(json.dumps(facts))
         self._file.flush()
 
     def leave(self) -> None:
-        """Give the number back."""
+        """Release the number."""
         self._file.close()
 
 
@@ -53,7 +53,7 @@ class Place:
         self._stem = "server" if self.database is None else self.database.name
 
     def prepare(self) -> None:
-        """Make the folder. Nothing in the one of our own is meant for version control."""
+        """Create the folder. Git ignores everything in our own folder."""
         try:
             self._folder.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
             if self._folder.name == _FOLDER.name:
@@ -64,11 +64,11 @@ class Place:
                         file.write("*\n")
         except OSError as error:
             raise InvalidOptionError(
-                f"cannot write to {self._folder}: {error.strerror or error}", fix="go to a folder that is yours"
+                f"cannot write to {self._folder}: {error.strerror or error}", fix="use a folder that you can write to"
             ) from error
 
     def _keep_private(self) -> None:
-        """Let nobody else into the folder of our own, also if an umask or an older version made it otherwise."""
+        """Make our own folder accessible to its owner only, whatever an umask or an older version did."""
         if os.name != "posix":
             return
         self._folder.chmod(OWNER_ONLY_FOLDER)
@@ -77,16 +77,18 @@ class Place:
                 each.chmod(OWNER_ONLY)
 
     def take_slot(self) -> DevSlot:
-        """The first number that nobody has."""
+        """The first free number."""
         for number in range(1, _SLOTS_MAX + 1):
             file = open_private(self._slot_file(number), "a+")
             if _lock(file):
                 return DevSlot(file, number, is_local=self.database is not None)
             file.close()
-        raise InvalidOptionError(f"{_SLOTS_MAX} others develop on {self._stem} already", fix="end some of them")
+        raise InvalidOptionError(
+            f"{_SLOTS_MAX} stepwell dev processes already use {self._stem}", fix="stop some of them"
+        )
 
     def neighbour(self, slot: DevSlot) -> dict[str, Any]:
-        """What the holder of the first slot said of itself; nothing if that is this one."""
+        """The facts that the holder of the first slot left; empty for the holder itself."""
         if slot.number == 1:
             return {}
         try:
@@ -96,15 +98,17 @@ class Place:
         return found if isinstance(found, dict) else {}
 
     def clear(self, slot: DevSlot) -> None:
-        """Delete the database. Raises unless it is the one of `stepwell dev`, and nobody else has it open."""
+        """Delete the database. Raises unless it belongs to `stepwell dev`, and no other process has it open."""
         if self.url != DEV_DB or self.database is None:
             raise InvalidOptionError(
-                "--fresh deletes the database of stepwell dev, and no other",
+                "--fresh deletes only the database of stepwell dev",
                 where="--db",
-                fix="leave --db out, or name a database that is not there yet",
+                fix="leave --db out, or name a database that does not exist yet",
             )
         if slot.number > 1:
-            raise InvalidOptionError("another stepwell dev has this database open", where="--fresh", fix="end it first")
+            raise InvalidOptionError(
+                "another stepwell dev has this database open", where="--fresh", fix="stop it first"
+            )
         for suffix in ("", "-wal", "-shm"):
             self.database.with_name(f"{self.database.name}{suffix}").unlink(missing_ok=True)
         clock_file(self.database).unlink(missing_ok=True)
@@ -114,7 +118,7 @@ class Place:
 
 
 def _lock(file: IO[str]) -> bool:
-    """Whether this process has the file to itself now; the system lets go of it when the process ends."""
+    """Lock a file, if it is free; whether that worked. The system unlocks it when the process ends."""
     if os.name != "posix":
         import msvcrt
 

@@ -1,4 +1,4 @@
-"""The supervisor's side of its worker: start it, tell it something, hear it, kill it."""
+"""The supervisor's side of its worker process: start it, send orders, receive reports, kill it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.cli.dev.child import GRACE_SECONDS
 from stepwell.cli.dev.sources import Module
 from stepwell.environment import Executor
 
-_LINE_BYTES_MAX: Final = 1 << 26  # what a child says at once has the text of all its modules
+_LINE_BYTES_MAX: Final = 1 << 26  # one report has the text of all modules
 _PATIENCE_SECONDS: Final = GRACE_SECONDS + 5
 
 Heard = Callable[[dict[str, Any]], None]
@@ -21,12 +21,12 @@ Printed = Callable[[str], None]
 
 
 def _python(module: str, *words: str) -> list[str]:
-    # -P: a file of the author's that is called like one of the standard library must not be taken for it.
+    # -P: a file of the author must not shadow a module of the standard library.
     return [sys.executable, "-P", "-m", module, *words]
 
 
 async def ask_python(module: str, *words: str) -> Any:
-    """What a fresh interpreter answers, as JSON; None if it died without an answer."""
+    """The JSON answer of a new interpreter; None if it died without an answer."""
     process = await asyncio.create_subprocess_exec(
         *_python(module, *words),
         stdin=asyncio.subprocess.DEVNULL,
@@ -60,7 +60,7 @@ class WorkerProcess:
     async def start(
         cls, first: dict[str, Any], kept: Sequence[Module], executor: Executor, heard: Heard, printed: Printed
     ) -> WorkerProcess:
-        """Start one; `kept` is the code that it gets, if it is not to be that of the files."""
+        """Start a worker process; with `kept`, it runs this code instead of the files."""
         process = await asyncio.create_subprocess_exec(
             *_python("stepwell.cli.dev.child"),
             stdin=asyncio.subprocess.PIPE,
@@ -81,16 +81,16 @@ class WorkerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return not self._ended.done()
 
     def tell(self, order: dict[str, Any]) -> None:
-        """Give it an order. One that is dead does not hear it."""
+        """Send an order; a dead worker gets nothing."""
         if self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
 
     async def until(self, said: str, *, seconds: float = _PATIENCE_SECONDS) -> bool:
-        """Wait until it says something; false if it ends before, or takes too long."""
+        """Wait for a report; false if the worker ends before, or takes too long."""
         while said not in self._said:
             if not self.is_alive:
                 return False
@@ -104,13 +104,13 @@ class WorkerProcess:
         return True
 
     async def kill(self) -> None:
-        """Kill it without a warning, and wait until it is gone."""
+        """Kill it at once, and wait for its end."""
         if self._process.returncode is None:
             self._process.kill()
         await self._ended
 
     async def stop(self) -> None:
-        """Ask it to end when its steps have; kill it if that takes too long."""
+        """Let it end after its running steps; kill it if that takes too long."""
         self.tell({"do": "stop"})
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -119,7 +119,7 @@ class WorkerProcess:
             await self.kill()
 
     async def ended(self) -> int:
-        """Wait for its end, and give its exit code."""
+        """Wait for its end; its exit code."""
         await asyncio.shield(self._ended)
         return self._process.returncode or 0
 
@@ -144,10 +144,10 @@ async def _lines(stream: asyncio.StreamReader, take: Callable[[bytes], None]) ->
         try:
             line = await stream.readline()
         except ValueError:
-            continue  # longer than anything that is meant for us
+            continue  # longer than any report
         if not line:
             return
         try:
             take(line.rstrip(b"\r\n"))
         except ValueError:
-            continue  # a line that was cut by the end of its process
+            continue  # the end of the process cut this line

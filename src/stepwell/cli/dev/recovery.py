@@ -1,4 +1,4 @@
-"""What became of the runs of a worker that was killed: which go on where, and whether any step ran again."""
+"""The runs of a worker that was killed: where each one continues, and which steps ran again."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Bodies:
             del self._begun[self._order.popleft()]
 
     def crashed(self, unfinished: Iterable[Detail]) -> frozenset[Place]:
-        """From now on, what begins and had begun before the crash counts as run again. Gives what was under way.
+        """From now on, a body that had begun before the crash counts as run again. Returns the running bodies.
 
-        Of a step that had failed already the next attempt would have come without a crash, too.
+        A step that had already failed does not count: its next attempt is not due to the crash.
         """
         begun: dict[str, dict[str, int]] = {}
         for (run_id, path), attempt in self._begun.items():
@@ -74,9 +74,9 @@ def _failed_attempts(entries: Iterable[EntryView], waits: Iterable[WaitView]) ->
 
 @dataclass(slots=True)
 class Recovered:
-    """What is told once the runs go on."""
+    """The report once the runs continue."""
 
-    runs: list[tuple[str, str]] = field(default_factory=list)  # name, and where it goes on
+    runs: list[tuple[str, str]] = field(default_factory=list)  # name, and where it continues
     again: list[Place] = field(default_factory=list)
 
     @property
@@ -88,12 +88,14 @@ class Recovered:
             parts.append(f"{self.runs[0][0]} {self.runs[0][1]}")
         steps = f"{len(self.again)} step{' was' if len(self.again) == 1 else 's were'} run again"
         if self.again:
-            steps += f" ({', '.join(sorted({path for _, path in self.again}))}: not ended when it was killed)"
+            steps += (
+                f" ({', '.join(sorted({path for _, path in self.again}))}: still running when the worker was killed)"
+            )
         return " · ".join([*parts, steps])
 
 
 async def list_unfinished(store: Store) -> list[Detail]:
-    """The newest runs that could go on."""
+    """The newest runs that a worker could continue."""
     moving = tuple(sorted(ACTIVE - {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}))
     runs = await store.views.list_runs(RunFilter(statuses=moving), limit=_RUNS_MAX)
     details = [await store.views.detail(run.run_id) for run in runs]
@@ -101,7 +103,7 @@ async def list_unfinished(store: Store) -> list[Detail]:
 
 
 async def retire(store: Store, name: str) -> None:
-    """Free what a dead worker of this name owned. The caller knows that it is dead: its lease need not run out."""
+    """Release the runs of a dead worker by its name. The caller knows that it is dead, so its lease need not expire."""
     for worker in await store.views.list_workers():
         if worker.name == name:
             await store.workers.retire(worker.incarnation)
@@ -110,11 +112,11 @@ async def retire(store: Store, name: str) -> None:
 async def await_recovery(
     store: Store, before: Sequence[Detail], under_way: frozenset[Place], bodies: Bodies
 ) -> Recovered:
-    """Wait until every run goes on, or has waited long enough to tell how far it is."""
+    """Wait until every run continues, but not longer than a few seconds."""
     run_ids = [detail.run.run_id for detail in before]
     for _ in range(_LOOKS_MAX):
         found = await store.views.find_many(run_ids)
-        if all(run is None or _goes_on(run, under_way, bodies.again, store.now()) for run in found):
+        if all(run is None or _continues(run, under_way, bodies.again, store.now()) for run in found):
             break
         await asyncio.sleep(_LOOK_SECONDS)
     recovered = Recovered(again=list(bodies.again))
@@ -123,7 +125,7 @@ async def await_recovery(
     return recovered
 
 
-def _goes_on(run: Run, under_way: frozenset[Place], again: Iterable[Place], now: Instant) -> bool:
+def _continues(run: Run, under_way: frozenset[Place], again: Iterable[Place], now: Instant) -> bool:
     if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED):
         return True
     if run.owner is None:

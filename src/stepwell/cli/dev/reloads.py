@@ -1,4 +1,4 @@
-"""Notices saved files, and says in words what a change would do to runs that have not ended."""
+"""Notices saved files, and describes what a change would do to unfinished runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from stepwell.cli.dev.outlines import Difference, Outline, compare
 from stepwell.cli.dev.sources import Module
 
-_BROKEN_MAX: Final = 5  # runs that are named; `stepwell check` names all
+_BROKEN_MAX: Final = 5  # runs that are listed; `stepwell check` lists all
 
 
 class Watch:
@@ -21,12 +21,12 @@ class Watch:
         self._unsettled: tuple[Any, ...] | None = None
 
     def follow(self, files: Iterable[str]) -> None:
-        """Watch these from now on."""
+        """Watch these files from now on."""
         self._files = tuple(Path(file) for file in sorted(set(files)))
         self._known, self._unsettled = self._look(), None
 
     def has_changed(self) -> bool:
-        """Whether something was saved, and left alone since the last look: editors write in several strokes."""
+        """Whether a file was saved and has not changed since the last look: editors write in several steps."""
         now = self._look()
         if now == self._known:
             self._unsettled = None
@@ -50,7 +50,7 @@ def _stat(file: Path) -> tuple[int, int, int] | None:
 
 
 def changed_files(running: Sequence[Module]) -> list[str]:
-    """The files that say something else than what runs."""
+    """The files whose text differs from the code that runs."""
     return [module.file for module in running if _text(module.file) != module.source]
 
 
@@ -62,23 +62,23 @@ def _text(file: str) -> str | None:
 
 
 class Change(NamedTuple):
-    """What was found about code that was just saved."""
+    """What an examination found about saved code."""
 
     error: dict[str, Any] | None  # why it cannot be loaded
     differences: tuple[Difference, ...] = ()
-    broken: tuple[dict[str, Any], ...] = ()  # runs that could not go on
-    unserved: tuple[tuple[str, int], ...] = ()  # definitions that it no longer has, with how many runs wait
+    broken: tuple[dict[str, Any], ...] = ()  # runs that could not continue
+    unserved: tuple[tuple[str, int], ...] = ()  # definitions that it no longer has, with the number of their runs
     findings: tuple[dict[str, Any], ...] = ()
     in_flight: int = 0
 
     @property
     def is_safe(self) -> bool:
-        """Whether every run that goes on now would go on with it."""
+        """Whether every run that the old code can continue could continue with it."""
         return self.error is None and not self.broken and not self.unserved
 
 
 def read_change(examined: dict[str, Any] | None, before: Outline, served: Iterable[str]) -> Change:
-    """What an examination found, beside what runs now."""
+    """What an examination found, compared with the code that runs."""
     if examined is None:
         return Change({"code": "SW999", "message": "the code could not be examined", "where": "", "why": "", "fix": ""})
     if "error" in examined:
@@ -98,11 +98,11 @@ def read_change(examined: dict[str, Any] | None, before: Outline, served: Iterab
 
 
 def in_words(change: Change, files: Sequence[str]) -> Iterator[str]:
-    """For people: what is different, what is unsound, and what it would break."""
+    """For people: what changed, what is unsound, and which runs it would break."""
     names = ", ".join(Path(file).name for file in files) or "the code"
     what = ", ".join(one.words for one in change.differences) or "no other steps"
     if change.error is not None:
-        yield f"✕ {names} cannot be loaded; the old code goes on"
+        yield f"✕ {names} cannot be loaded; the old code keeps running"
         yield from error_lines(change.error)
         return
     yield f"{names} changed: {what}"
@@ -111,7 +111,7 @@ def in_words(change: Change, files: Sequence[str]) -> Iterator[str]:
     if change.is_safe:
         return
     count = len(change.broken) + sum(runs for _, runs in change.unserved)
-    yield f"✕ this change would break {count} unfinished run{'' if count == 1 else 's'}; the old code goes on"
+    yield f"✕ this change would break {count} unfinished run{'' if count == 1 else 's'}; the old code keeps running"
     for one in change.broken[:_BROKEN_MAX]:
         name, found = one["key"] or one["run_id"], f"{one['code']}: {one['title']}"
         yield f"  run {name}  {one['definition']}  {one['status']}  {found}"
@@ -124,6 +124,18 @@ def in_words(change: Change, files: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(change.broken) - _BROKEN_MAX} more: stepwell check"
     for definition, runs in change.unserved:
         yield f"  {runs} run{'' if runs == 1 else 's'} of {definition} would wait: the new code does not have it"
+
+
+def switched_words(change: Change) -> str:
+    """What loading a change means for the unfinished runs."""
+    broken, unserved = len(change.broken), sum(runs for _, runs in change.unserved)
+    fitting = change.in_flight - broken - unserved
+    said = f"reloaded; {fitting} unfinished run{' fits' if fitting == 1 else 's fit'} the new code"
+    if broken:
+        said += f"; {broken} do{'es' if broken == 1 else ''} not, and will be paused until code fits"
+    if unserved:
+        said += f"; {unserved} wait{'s' if unserved == 1 else ''} for a worker that has the removed workflow"
+    return f"✓ {said}" if change.is_safe else f"⚠ {said}"
 
 
 def error_lines(error: dict[str, Any]) -> Iterator[str]:

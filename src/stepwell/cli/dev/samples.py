@@ -1,4 +1,4 @@
-"""A first line to type: how to start a workflow with an input of its type."""
+"""A first command to type: start a workflow with an input of its type."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
+from stepwell.cli.texts import shell_word
 from stepwell.codec.signatures import MISSING
 from stepwell.replay.workflows import Workflow
 
@@ -13,8 +14,8 @@ _VALUES: Final[dict[Any, str]] = {str: "=ann", int: ":=42", float: ":=4.2", bool
 
 
 def sample_start(workflow: Workflow[Any, Any]) -> str:
-    """A command that starts it; with `@input.json` where no example can be made up."""
-    command = f"stepwell start {workflow.name}"
+    """A command that starts the workflow; with `@input.json` if no example input can be made."""
+    command = f"stepwell start {shell_word(workflow.name)}"
     if not workflow.takes_input or workflow.input_default is not MISSING:
         return command
     fields = _fields(workflow.input_hint)
@@ -33,7 +34,7 @@ def _needed(hint: type[Any]) -> Iterator[str | None]:
 
     try:
         hints = get_type_hints(hint)
-    except Exception:  # noqa: BLE001  whatever an annotation of the author's does when it is read
+    except Exception:  # noqa: BLE001  reading an annotation runs the author's code
         hints = {}
     for field in dataclasses.fields(hint):
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

@@ -1,4 +1,4 @@
-"""The HTTP API of `stepwell dev`, on a loopback address and nowhere else."""
+"""The HTTP API of `stepwell dev`, on a loopback address only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORTS_MAX: Final = 100
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on this port, or on the next one that is free."""
+    """A socket on this port, or on the next free port."""
     for candidate in range(port, min(port + _PORTS_MAX, 65_536)):
         try:
             return open_listener(HOST, candidate)
@@ -26,12 +26,15 @@ def listen(port: int) -> socket.socket:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise InvalidOptionError(f"cannot listen on {HOST}: {error.strerror or error}") from error
     raise InvalidOptionError(
-        f"no port from {port} on is free", where="--port", why=f"{_PORTS_MAX} were tried", fix="choose another: --port"
+        f"no free port from {port} on",
+        where="--port",
+        why=f"{_PORTS_MAX} ports were tried",
+        fix="choose another: --port",
     )
 
 
 def can_serve() -> bool:
-    """Whether what a server is made of is installed; `stepwell dev` does without."""
+    """Whether the packages of the server are installed; `stepwell dev` works without them."""
     return all(find_spec(name) is not None for name in ("starlette", "uvicorn", "h11"))
 
 
@@ -61,5 +64,5 @@ class Api:
         await self._server.serve(sockets=[self._listener])
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""The supervisor: tells what happens, and does what keys ask for."""
+"""The supervisor: prints what happens, and reacts to keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WATCH_SECONDS: Final = 0.25
 
 
 class DevOptions(NamedTuple):
-    """What the command line asked for."""
+    """The options of the command line."""
 
     app: str
     port: int
@@ -67,10 +67,10 @@ class Supervisor:
     # --- lifecycle ---
 
     async def run(self) -> None:
-        """Serve until somebody says that it is enough."""
+        """Serve until a key or a signal ends it."""
         self._on_signals()
         async with self._engine:
-            await retire(self._store, self._slot.worker)  # of an earlier one that was killed together with its worker
+            await retire(self._store, self._slot.worker)  # of an earlier supervisor that was killed with its worker
             unlisten = self._store.wakeups.listen(lambda _: self._news.set())
             try:
                 await self._serve()
@@ -125,7 +125,7 @@ class Supervisor:
         return Engine(self._store, worker=False, environment=self._environment, codec=codec)
 
     async def _until_over(self, loops: list[asyncio.Task[None]]) -> None:
-        """Wait for the end. A loop of ours that breaks is a bug, and ends everything."""
+        """Wait for the end. A loop that raises is a bug, and ends everything."""
         for loop in loops:
             loop.add_done_callback(lambda _: self._over.set())
         await self._over.wait()
@@ -135,7 +135,7 @@ class Supervisor:
             if loop.done() and not loop.cancelled() and (error := loop.exception()) is not None:
                 raise error
         if self._worker.is_there:
-            self._say("Stopping: running steps may end. Ctrl-C stops at once.")
+            self._say("Stopping after the running steps. Ctrl-C stops at once.")
             self._over.clear()
             stopping = self._environment.executor.spawn(
                 self._worker.leave(WorkerProcess.stop), name="stepwell-dev-stop"
@@ -194,7 +194,7 @@ class Supervisor:
                 self._acts.put_nowait(self._follow_clock)
 
     async def _act_loop(self) -> None:
-        """One thing after the other: a restart is over before the next key counts."""
+        """One act at a time: a restart ends before the next key is handled."""
         while True:
             act = await self._acts.get()
             try:
@@ -227,16 +227,16 @@ class Supervisor:
             "  c  crash the worker (kill -9); it is started again",
             "  r  restart the worker, after its running steps",
             "  t  skip time",
-            "  f  let the next step fail, once",
-            "  p  pause the worker, or let it go on",
-            "  s  switch to code that was held back",
+            "  f  make the next step fail, once",
+            "  p  pause or resume the worker",
+            "  s  load saved code that was held back; runs that do not fit it are paused",
             "  o  open the runs in a browser",
             "  q  quit",
         )
 
     async def _crash(self) -> None:
         if not self._worker.is_there:
-            return self._say("There is no worker to crash; r starts one.")
+            return self._say("No worker is running; r starts one.")
         await self._worker.leave(WorkerProcess.kill)
         self._tell("crashed", "[c] crashed on purpose (kill -9). Restarting…")
         await self._feed.look()
@@ -254,24 +254,24 @@ class Supervisor:
         await self._worker.leave(WorkerProcess.stop)
         self._worker.forgive()
         if await self._worker.start():
-            self._tell("restarted", "[r] restarted; running steps had ended before")
+            self._tell("restarted", "[r] restarted after the running steps")
         else:
             self._tell_state()
 
     async def _pause(self) -> None:
         if not self._worker.is_there:
-            return self._say("There is no worker to pause; r starts one.")
+            return self._say("No worker is running; r starts one.")
         if self._worker.is_paused:
-            await self._worker.go_on()
-            self._tell("resumed", "[p] the worker goes on")
+            await self._worker.resume()
+            self._tell("resumed", "[p] the worker is resumed")
         elif await self._worker.halt():
-            self._tell("paused", "[p] the worker is paused: runs wait; p lets it go on")
+            self._tell("paused", "[p] the worker is paused and runs wait; p resumes it")
 
     # --- time ---
 
     async def _ask_time(self) -> None:
         if self._place.database is None:
-            return self._say("Time cannot be skipped here: it is the database server's.")
+            return self._say("Time cannot be skipped: the database server has its own clock.")
         due = await self._next_timer()
         hint = "e.g. 3d or 12h" if due is None else f"Enter: to the next timer, in {self._ahead(due)}; or e.g. 3d"
         self._question(f"[t] skip how far? ({hint}) ", lambda text: lambda: self._skip(text, due))
@@ -285,24 +285,24 @@ class Supervisor:
 
     async def _skip(self, text: str, due: Instant | None) -> None:
         if not text and due is None:
-            return self._say("Nothing waits for a time. Nothing was skipped.")
+            return self._say("No run waits for a time. Nothing was skipped.")
         try:
             far = Span(due - self._store.now()) if not text and due is not None else span(text, what="time to skip")
         except InvalidOptionError as error:
             return self._say(f"{error.title}. Nothing was skipped; {error.fix}.")
         others = [one.name for one in await self._engine.workers.list() if one.is_alive]
         if not await self._move_clock(Span(self._clock.skipped + max(far, Span(0)))):
-            return self._say("The worker does not pause. Nothing was skipped.")
+            return self._say("The worker did not pause. Nothing was skipped.")
         now = to_datetime(self._clock.now())
         words = f"[t] skipped {duration(far / SECOND)}: it is {now.astimezone():%Y-%m-%d %H:%M} now"
         self._tell("skipped", words, seconds=far / SECOND, now=now.isoformat())
         if any(name != self._slot.worker for name in others):
-            self._say("  Other workers lost their leases by that: what they were doing is done again.")
+            self._say("  The leases of other workers have expired: their running steps run again.")
 
     async def _move_clock(self, skipped: Span) -> bool:
-        """Put the clock forward, here, in the worker and beside the database; false if the worker does not pause.
+        """Skip time here, in the worker and beside the database; false if the worker does not pause.
 
-        A lease that is live on the old clock would be over on the new one: the worker takes a new one.
+        A lease that is live on the old clock has expired on the new one, so the worker takes a new lease.
         """
         was_paused = self._worker.is_paused
         if self._worker.is_there and not await self._worker.halt():
@@ -311,11 +311,11 @@ class Supervisor:
         assert self._place.database is not None
         write_skipped(self._place.database, self._clock.skipped)
         if not was_paused:
-            await self._worker.go_on()
+            await self._worker.resume()
         return True
 
     async def _follow_clock(self) -> None:
-        """Somebody else on this database has skipped time."""
+        """Another process on this database has skipped time."""
         skipped = read_skipped(self._place.database)
         far = (skipped - self._clock.skipped) / SECOND
         if far > 0 and await self._move_clock(skipped):
@@ -326,9 +326,9 @@ class Supervisor:
 
     async def _ask_fault(self) -> None:
         if not self._worker.is_there:
-            return self._say("There is no worker; r starts one.")
+            return self._say("No worker is running; r starts one.")
         names = step_names(self._worker.code.outline or {})
-        self._say("  0  whichever comes next", *(f"  {number}  {name}" for number, name in enumerate(names, 1)))
+        self._say("  0  any step", *(f"  {number}  {name}" for number, name in enumerate(names, 1)))
         self._question("[f] which step fails next? (Enter: 0) ", lambda text: lambda: self._fail(text or "0", names))
 
     async def _fail(self, text: str, names: list[str]) -> None:
@@ -337,7 +337,7 @@ class Supervisor:
         elif text in names:
             name = text
         else:
-            return self._say(f"There is no step {text!r}.")
+            return self._say(f"Unknown step {text!r}.")
         self._worker.fail_next(name)
         self._say(f"[f] {name or 'the next step'} will fail once")
 
@@ -349,31 +349,39 @@ class Supervisor:
         if code.modules and not changed and self._worker.is_there:
             if self._worker.held is not None:
                 self._worker.held = None
-                self._tell("unchanged", "the code is again what runs already")
+                self._tell("unchanged", "the files have the code that is running again")
             return
         files = changed or [self._worker.app_file]
-        examined = await ask_python("stepwell.cli.dev.examinations", self._options.app, self._place.url)
-        change = reloads.read_change(examined, code.outline or {}, code.definitions)
+        change = await self._examine()
         words = list(reloads.in_words(change, files))
         self._tell("changed", words[0], **reloads.facts(change, files))
         self._say(*words[1:])
         if change.is_safe:
             return await self._switch(change)
-        self._worker.held = change if code.modules else None
+        if not code.modules:
+            return None  # no code runs, so none can be kept
+        self._worker.held = change
         if change.error is None:
-            self._say("  Undo the change, or keep both ways, and save; s switches anyway, and parks those runs.")
+            self._say("  Undo the change, or support both, and save; s loads it anyway and pauses these runs.")
+
+    async def _examine(self) -> reloads.Change:
+        """What the saved code would do to the runs that are unfinished now."""
+        code = self._worker.code
+        examined = await ask_python("stepwell.cli.dev.examinations", self._options.app, self._place.url)
+        return reloads.read_change(examined, code.outline or {}, code.definitions)
 
     async def _switch_anyway(self) -> None:
-        held = self._worker.held
-        if held is None or held.error is not None:
-            return self._say("No code is held back." if held is None else "That code cannot be loaded.")
-        await self._switch(held)
+        if self._worker.held is None:
+            return self._say("No code is held back: the worker runs the saved code.")
+        change = await self._examine()  # again: runs have started and ended since the code was saved
+        if change.error is not None:
+            return self._say("The saved code cannot be loaded; the old code keeps running.")
+        await self._switch(change)
 
     async def _switch(self, change: reloads.Change) -> None:
         await self._worker.leave(WorkerProcess.stop)
         if await self._worker.start(is_anew=True):
-            runs = change.in_flight - len(change.broken) - sum(count for _, count in change.unserved)
-            self._tell("reloaded", f"✓ reloaded; {runs} unfinished run{' fits' if runs == 1 else 's fit'} the new code")
+            self._tell("reloaded", reloads.switched_words(change))
         else:
             self._tell_state()
 
@@ -381,7 +389,7 @@ class Supervisor:
 
     async def _open(self) -> None:
         if self._api is None:
-            return self._say('There is no API: pip install "stepwell[server]"')
+            return self._say('The API is not installed: pip install "stepwell[server]"')
         url = f"{self._api.url}/runs"
         self._say(f"[o] {url}")
         import webbrowser
@@ -410,13 +418,13 @@ class Supervisor:
         self._tell_state()
 
     def _tell_state(self) -> None:
-        """Say what is wrong with a worker that did not begin; nothing if it did."""
+        """Report why the worker did not start; nothing if it did."""
         error = self._worker.error
         if error is not None:
             self._tell("broken", f"✕ {self._options.app} cannot be loaded; save it to try again", error=error)
             self._say(*reloads.error_lines(error))
         elif not self._worker.is_there:
-            self._tell("broken", "✕ the worker did not begin; r tries again")
+            self._tell("broken", "✕ the worker did not start; r tries again")
 
     def _question(self, text: str, act: Callable[[str], Callable[[], Awaitable[None]]]) -> None:
         self._printer.hold()

@@ -18,7 +18,7 @@ from stepwell.cli.modules import split_name
 from stepwell.environment import Executor
 
 _LOAD_SECONDS: Final = 120.0  # for the author's imports
-_QUICK_SECONDS: Final = 3.0  # a worker that dies earlier than this after it began is not started again and again
+_QUICK_SECONDS: Final = 3.0  # a worker that dies sooner than this is restarted only a few times
 _QUICK_MAX: Final = 3
 
 Tell = Callable[..., None]  # name, words and facts of an event
@@ -37,7 +37,7 @@ class Code:
 
 
 class WorkerSupervisor:
-    """Starts a worker, halts it, lets it go, and notices when it dies by itself."""
+    """Starts, pauses and stops a worker, and replaces it when it dies."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class WorkerSupervisor:
         self.bodies = Bodies()
         self.code = Code()
         self.watch = Watch()
-        self.held: Change | None = None  # what was saved, and is not loaded
-        self.error: dict[str, Any] | None = None  # why the worker could not begin
+        self.held: Change | None = None  # saved code that is not loaded
+        self.error: dict[str, Any] | None = None  # why the worker could not start
         self.is_paused = False
         self.is_ending = False
         self._app = app
@@ -60,19 +60,19 @@ class WorkerSupervisor:
         self._clock = clock
         self._executor = executor
         self._tell = tell
-        self._missed = missed  # called when a worker died that should be replaced
+        self._missed = missed  # called when a worker died and needs a replacement
         self._worker: WorkerProcess | None = None
         self._began_at = 0.0
         self._quick_deaths = 0
 
     @property
     def pid(self) -> int | None:
-        """The process id of the worker, if there is one."""
+        """The process id of the worker; None without a worker."""
         return None if self._worker is None else self._worker.pid
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a worker that runs."""
+        """Whether a worker is running."""
         return self._worker is not None and self._worker.is_alive
 
     @property
@@ -82,9 +82,9 @@ class WorkerSupervisor:
         return str(Path(name.module if name.is_file else f"{name.module.replace('.', '/')}.py").resolve())
 
     async def start(self, *, is_anew: bool = False) -> bool:
-        """Start a worker, and wait until it serves or has said why it cannot.
+        """Start a worker, and wait until it serves or has reported why it cannot.
 
-        It gets the code of the files; while a change is held back it gets the code that ran, unless `is_anew`.
+        It loads the files. While a change is held back it gets the old code instead, unless `is_anew`.
         """
         if is_anew:
             self.held = None
@@ -100,7 +100,7 @@ class WorkerSupervisor:
         return is_ready
 
     async def leave(self, end: Callable[[WorkerProcess], Awaitable[None]]) -> None:
-        """Let the worker go, by stopping or killing it."""
+        """End the worker, by stopping or killing it."""
         worker, self._worker = self._worker, None
         if worker is not None:
             try:
@@ -110,25 +110,25 @@ class WorkerSupervisor:
                 raise
 
     async def halt(self) -> bool:
-        """Let the worker stop between two steps, and give up its lease. True if it has, or had."""
+        """Pause the worker between two steps; it gives up its lease. Whether it is paused."""
         if self._worker is not None and not self.is_paused:
             self._worker.tell({"do": "pause"})
             self.is_paused = await self._worker.until("paused")
         return self.is_paused
 
-    async def go_on(self) -> None:
-        """Let a halted worker claim again."""
+    async def resume(self) -> None:
+        """Let a paused worker claim again."""
         if self._worker is not None:
-            self._worker.tell({"do": "go on", "skipped": self._clock.skipped})
-            self.is_paused = not await self._worker.until("gone on")
+            self._worker.tell({"do": "resume", "skipped": self._clock.skipped})
+            self.is_paused = not await self._worker.until("resumed")
 
     def fail_next(self, path: str) -> None:
-        """Let the next body of a step fail, or of whichever comes next."""
+        """Make the next body of a step fail; with an empty path, of any step."""
         if self._worker is not None:
             self._worker.tell({"do": "fail", "path": path})
 
     def forgive(self) -> None:
-        """Somebody starts the worker by hand: how often it died no longer counts."""
+        """Forget how often the worker died: a person starts it by hand."""
         self._quick_deaths = 0
 
     def _heard(self, said: dict[str, Any]) -> None:
@@ -152,7 +152,7 @@ class WorkerSupervisor:
         self._tell("output", f"  | {line}", text=line)
 
     async def _mourn(self, worker: WorkerProcess) -> None:
-        """A worker that ends without having been asked to is replaced, unless that would go on for ever."""
+        """Replace a worker that ends by itself, unless it keeps dying."""
         code = await worker.ended()
         if worker is not self._worker or self.is_ending:
             return
@@ -165,6 +165,8 @@ class WorkerSupervisor:
         if self._quick_deaths >= _QUICK_MAX:
             self._tell("died", f"✕ the worker ended {cause} again; press r to start it", code=code)
             return
-        # Not retired: that its lease runs out is how the store counts runs that take their worker down.
-        self._tell("died", f"✕ the worker ended {cause}. Starting another; its runs follow within 10 s", code=code)
+        # Not retired: by expired leases the store counts the runs that kill their worker.
+        self._tell(
+            "died", f"✕ the worker ended {cause}. Starting another; it takes over the runs within 10 s", code=code
+        )
         self._missed()

@@ -1,1 +1,1 @@
-"""The first project: three files that work as they are."""
+"""A first project: three files that run without changes."""
