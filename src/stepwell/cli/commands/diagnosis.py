@@ -59,7 +59,7 @@ def _examine(settings: Settings, out: Output) -> list[Finding]:
     from stepwell.cli.attention import examine_attention
     from stepwell.cli.client import ask
     from stepwell.cli.dev.clock import environment_of
-    from stepwell.stores.base.diagnosis import met
+    from stepwell.stores.base.diagnosis import from_error
 
     findings: list[Finding] = []
     for finding in diagnose(settings.db, environment_of(settings.db)).examine():
@@ -71,7 +71,7 @@ def _examine(settings: Settings, out: Output) -> list[Finding]:
     try:
         needing = ask(settings, examine_attention)
     except StepwellError as error:
-        needing = [met("attention", error)]
+        needing = [from_error("attention", error)]
     for finding in needing:
         findings.append(finding)
         if out.is_for_people:
