@@ -11,8 +11,9 @@ from typing import Any
 import apsw
 import pytest
 
-from stepwell import EmittedEvent, Engine, handler
+from stepwell import Engine
 from stepwell.cli.main import main
+from stepwell.sinks import EmittedEvent, handler
 from stepwell.stores.base.backups import EPOCHS_SKIPPED
 from tests.edges import shop
 from tests.edges.conftest import APP, Cli, Shop

@@ -142,10 +142,14 @@ def workflow(
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
     An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
-    it waits. `unread` is what becomes of signals that a run leaves in its mailbox when it ends: "dead_letter" keeps
-    them for `engine.signals.list_unread`, "discard" drops them (not those of a failed run, which may be retried).
-    `signals` are all that may be sent to its runs: an engine that knows the workflow refuses any other name, and checks
-    a plain name's payload against the type that is declared here.
+    it waits. Both take at most one input after it.
+
+    `name`: the name that runs, commands and filters use; the name of the function by default.
+    `version`: new runs take the newest version that the engine knows, and runs keep the version they began with.
+    `unread`: what happens to signals that a run leaves in its mailbox when it ends. "dead_letter" keeps them for
+        `engine.signals.list_unread`. "discard" drops them, except the signals of a failed run, which may be retried.
+    `signals`: all signals that may be sent to its runs. An engine that knows the workflow rejects any other name, and
+        checks the payload of a plain name against the type declared here.
     """
     decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals))
     return decorator if fn is None else decorator(fn)
