@@ -311,8 +311,8 @@ def step(
         the worker dies in it, the step fails with `OutcomeUnknown`. An operator's `retry`, `redrive` or `rewind` runs
         it again.
     `isolate`: "process" runs each attempt in a process of its own, which is killed at its timeout, by a cancel, or
-        above `memory_max` ("512MB"). The process gets the environment variables that every program needs, and the variables
-        that `env` names (["DATABASE_URL", "AWS_*"]).
+        above `memory_max` ("512MB"). The process gets the environment variables that every program needs, and the
+        variables that `env` names (["DATABASE_URL", "AWS_*"]).
     `emits`: the name of an event. The step's result is its payload; it is published with the commit that records it.
     `budget`: what a long step may use in one turn before `StepContext.should_yield()` is true.
     `transaction`: the first argument is a `Transaction` of the database: the rows that the body writes and its result
