@@ -303,7 +303,8 @@ def step(
     `name`: the last part of its path; the name of the function by default.
     `retry`: how often, how soon and after which exceptions a failed body runs again; three attempts by default.
     `timeout`: the longest time for one attempt ("30s").
-    `compensate`: the function that undoes the step. It takes the arguments of the step and then its result.
+    `compensate`: the function that undoes the step. It gets the arguments of the step and then its result, as many as
+        it takes.
     `durability`: "deferred" lets the next step begin before this result is stored. A crash may then repeat this step
         and the steps after it.
     `repeat`: the step may be used several times in one scope; the uses are numbered.
