@@ -1,11 +1,12 @@
 """The code of pages, carried out as a reader would: block by block, in an empty folder.
 
-* ```python with a first line `# name.py`: a file of that name. A file that no console block of the page names is run: by
-  pytest if its name begins with `test_`, otherwise as a program.
+* ```python with a first line `# name.py`: a file of that name. A file that no console block of the page names is run:
+  by pytest if its name begins with `test_`, otherwise as a program.
 * ```python without a name: a program, run by itself. A warning is an error.
 * ```text after a program is what it prints; without such a block it must print nothing.
-* ```console: commands after `$ `, each with what it prints. `# exit code 9` is the expected exit code, and `&` at the
-  end leaves a command running until the page is done. ```sh is shown only.
+* ```console: commands after `$ `, each with what it prints. `# exit code 9` is the expected exit code. `&` at the end
+  leaves a command running until the page is done, or until `kill %1` names it by its number. Port 8000 stands for a
+  free port, and a command with `--port` is waited for until it listens. ```sh is shown only.
 * `<!-- fragment: reason -->` before a ```python block: it is compiled and not run. So is a ```console block.
 
 In expected lines, … stands for any text, and a line of only … for any lines.
@@ -18,11 +19,12 @@ import contextlib
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +48,7 @@ PROGRAMS = {
     "python": [sys.executable, "-W", "error"],
     "stepwell": [sys.executable, "-m", "stepwell.cli.main"],
     "pytest": [sys.executable, "-m", "pytest", *_PYTEST],
+    "uvicorn": [sys.executable, "-m", "uvicorn", "--log-level", "warning"],
 }
 TIMEOUT_SECONDS = 90
 _SETTINGS = {
@@ -105,13 +108,14 @@ class Page:
         self._environment = {**os.environ, **_SETTINGS, **(environment or {})}
         self._commands = "\n".join(block.body for block in self.blocks if block.language == "console")
         self._running: list[subprocess.Popen[bytes]] = []
+        self._port = str(free_port())
 
     def carry_out(self) -> None:
         """Do everything that the page shows. Raises `AssertionError` where something else happens."""
         with self._stopping():
             following: list[Block | None] = [*self.blocks[1:], None]
             for block, after in zip(self.blocks, following, strict=True):
-                self._do(block, after)
+                self._do(replace(block, body=re.sub(r"\b8000\b", self._port, block.body)), after)
 
     def _do(self, block: Block, after: Block | None) -> None:
         match block.language:
@@ -144,12 +148,17 @@ class Page:
 
     def _command(self, command: str, expected: list[str]) -> None:
         words = shlex.split(EXIT.sub("", command), comments=True)
+        if words[0] == "kill":
+            self._stop([self._running[int(word.removeprefix("%")) - 1] for word in words[1:]])
+            return
         is_left_running = words[-1] == "&"
         program = [*PROGRAMS[words[0]], *(words[1:-1] if is_left_running else words[1:])]
         if is_left_running:
             self._running.append(
                 subprocess.Popen(program, cwd=self.folder, env=self._environment, stdout=subprocess.DEVNULL)
             )
+            if "--port" in words:
+                wait_for_port(int(words[words.index("--port") + 1]))
             return
         said = self.run(program)
         wanted = EXIT.search(command)
@@ -175,14 +184,35 @@ class Page:
         try:
             yield
         finally:
-            for process in self._running:
-                process.terminate()
-            deadline = time.monotonic() + 15
-            for process in self._running:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.1, deadline - time.monotonic()))
-                process.kill()
-                process.wait()
+            self._stop(self._running)
+
+    def _stop(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """A port of this machine that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int) -> None:
+    """Wait until a server listens there."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, f"nothing listens on port {port}"
+            time.sleep(0.05)
 
 
 def commands_of(text: str) -> list[tuple[str, list[str]]]:
