@@ -14,6 +14,9 @@ from tests.servers.cleared import cleared_url
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if any(block.language in ("python", "console") for block in blocks_of(page))]
+GENERATED = ["docs/states.md", "docs/errors.md"]
+# What they promise is in other pages.
+WITHOUT_PROMISES = ["docs/first-five-minutes.md", "docs/performance.md", "docs/where.md"]
 # A page that is carried out by a test of its own, and where.
 ELSEWHERE = {"docs/testing.md": "tests/testing/test_page.py"}
 
@@ -40,10 +43,47 @@ def test_the_program_of_the_readme_runs_again_in_the_same_folder(tmp_path: Path)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_first_what_a_reader_can_do_afterwards(page: str) -> None:
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
-    generated = page in ("docs/states.md", "docs/errors.md")
 
     assert lines[0].startswith("# ")
-    assert generated or page == "README.md" or lines[2].startswith("After this page you ")
+    assert page in GENERATED or page == "README.md" or lines[2].startswith("After this page you ")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ("README.md", *GENERATED)])
+def test_a_page_ends_with_what_is_not_promised(page: str) -> None:
+    headings = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
+
+    assert page in WITHOUT_PROMISES or "not promised" in headings[-1].lower()
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert [page for page in PAGES[1:] if f"]({page})" not in readme] == []
+
+
+def test_the_figures_of_the_readme_are_those_of_the_last_full_run() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    measured = (ROOT / "docs/performance.md").read_text(encoding="utf-8").partition("## The last full run")[2]
+    tables = {table[:2]: table for table in measured.split("**") if re.match(r"W\d ", table)}
+    bodies = dict(zip(tables, re.split(r"\*\*W\d [^*]+\*\*", measured)[1:], strict=True))
+    rows = re.findall(r"^\| [^|]*\((W\d)\) \| (.+) \|$", readme, re.MULTILINE)
+
+    assert [workload for workload, _ in rows] == ["W1", "W2", "W3", "W6"]
+    for workload, row in rows:
+        figures = {
+            cells[1]: cells[2].split()[0] for cells in map(_cells, bodies[workload].splitlines()) if len(cells) > 3
+        }
+        expected = [
+            f"{figures['stepwell, SQLite']} · {figures['stepwell, PostgreSQL']}",
+            f"{figures['DBOS, SQLite']} · {figures['DBOS, PostgreSQL']}",
+            figures["Restate"],
+            figures["Temporal dev server"],
+        ]
+        assert [cell.strip() for cell in row.split("|")] == expected
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() or "-" for cell in line.split("|")]
 
 
 @pytest.mark.parametrize("page", WITH_CODE)
