@@ -14,7 +14,7 @@ from tests.servers.cleared import cleared_url
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 WITH_CODE = [page for page in PAGES if any(block.language in ("python", "console") for block in blocks_of(page))]
-GENERATED = ["docs/states.md", "docs/errors.md"]
+GENERATED = ["docs/api.md", "docs/states.md", "docs/errors.md"]
 # What they promise is in other pages.
 WITHOUT_PROMISES = ["docs/first-five-minutes.md", "docs/performance.md", "docs/where.md"]
 # A page that is carried out by a test of its own, and where.
