@@ -1,4 +1,4 @@
-# Every target runs from a fresh clone: `setup` makes .venv first, and only when the lock or pyproject.toml changed.
+# Every target runs from a fresh clone: `setup` makes .venv first, and only when a lock or pyproject.toml changed.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 STAMP := .venv/.stamp
+DEMO_STAMP := .venv/.stamp-demo
 CODE := src tests tools $(wildcard sim bench examples)
 SEEDS ?= 200
 FIRST_SEED ?= 1
@@ -36,11 +37,16 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv from the locked requirements and install the package into it
 
-$(STAMP): requirements-dev.txt pyproject.toml tools/setup.sh
-	@tools/setup.sh .venv
+$(STAMP): requirements-dev.txt requirements.txt pyproject.toml tools/setup.sh
+	@tools/setup.sh .venv requirements-dev.txt
+	@touch $(DEMO_STAMP) $@
+
+# What the package itself needs. `setup` completes the same .venv later.
+$(DEMO_STAMP): requirements.txt pyproject.toml tools/setup.sh
+	@tools/setup.sh .venv requirements.txt
 	@touch $@
 
-demo: setup ## run the demonstration: an order saga that survives kill -9
+demo: $(DEMO_STAMP) ## run the demonstration: an order saga that survives kill -9
 	$(BIN)/stepwell demo $(ARGS)
 
 test: check ## check, then every test
@@ -62,7 +68,7 @@ mypy: setup
 basedpyright: setup
 	$(BIN)/basedpyright
 
-fmt: setup ## format the code and mend what the linter can
+fmt: setup ## format the code and fix what the linter can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
@@ -134,9 +140,10 @@ audit-offline: setup ## the part of the audit that needs no network
 wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
-lock: ## compile requirements-dev.txt again (needs uv); versions stay as they are, unless UPGRADE=1
-	uv pip compile --universal --python-version 3.11 $(if $(filter-out 0,$(UPGRADE)),--upgrade) --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--quiet --output-file requirements-dev.txt pyproject.toml requirements-dev.in
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet
+lock: ## compile requirements-dev.txt and requirements.txt again (needs uv); versions stay as they are, unless UPGRADE=1
+	$(COMPILE) $(if $(filter-out 0,$(UPGRADE)),--upgrade) --output-file requirements-dev.txt pyproject.toml requirements-dev.in
+	$(COMPILE) --upgrade --constraint requirements-dev.txt --output-file requirements.txt pyproject.toml requirements.in
 
 clean: ## remove everything that was made here
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -10,7 +10,8 @@ from bench.processes import workers
 from bench.report import Report, at_most
 from bench.sizes import Size
 from bench.workflows import MARKED, RESUMED, began_at, marked, parenting, sequence, telling, waiting
-from stepwell import EmittedEvent, Start, handler
+from stepwell import Start
+from stepwell.sinks import EmittedEvent, handler
 
 
 def percentiles(seconds: list[float]) -> tuple[float, float]:

@@ -1,8 +1,8 @@
-"""A ReAct-style agent: the model thinks, uses tools, sees what they say, and goes on until it has the answer.
+"""A ReAct-style agent: the model thinks, uses tools, reads their results, and continues until it has the answer.
 
-You learn: every call of the model and of a tool is a step, so a crash never pays twice for a thought nor
+You learn: every call of the model and of a tool is a step, so a crash never pays twice for a thought and never
 repeats an action. `ctx.loop` keeps the conversation as durable state and trims the history of old rounds, so an
-agent may run for days. Tools of one round run side by side in `ctx.join`, each named by its call id. A tool
+agent may run for days. The tools of one round run in parallel in `ctx.join`, each named by its call id. A tool
 that needs a person waits for a signal.
 """
 
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from stepwell import Break, Context, Continue, Engine, Retry, step, workflow
 
-MESSAGES_MAX = 6  # how much of the conversation the model is shown, besides the question
+MESSAGES_MAX = 6  # how many messages the model sees, in addition to the question
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says: calls of tools, or the answer."""
+    """The output of the model: calls of tools, or the answer."""
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str = ""
@@ -40,13 +40,13 @@ class Conversation:
 
 
 def add(conversation: Conversation, messages: list[str]) -> Conversation:
-    """The conversation with what was said last, without what was said long ago."""
+    """The conversation with the newest messages, without the oldest ones."""
     return Conversation(conversation.question, [*conversation.messages, *messages][-MESSAGES_MAX:])
 
 
 @step(retry=Retry(max_attempts=5), timeout="2m")
 async def ask_model(conversation: Conversation) -> Reply:
-    """A fake model with a fixed plan; a real one is a call over the network."""
+    """A fake model with a fixed plan; a real model is a call over the network."""
     said = conversation.messages
     if not said:
         return Reply([ToolCall("call-1", "search", "flights to Oslo"), ToolCall("call-2", "search", "weather in Oslo")])
@@ -96,7 +96,7 @@ async def main() -> None:
     with TemporaryDirectory() as folder:
         async with Engine(f"sqlite:///{folder}/agent.db", workflows=[agent]) as engine:
             run = await engine.start(agent, "Get me to Oslo", key="trip")
-            await asyncio.sleep(0.5)  # a person takes their time
+            await asyncio.sleep(0.5)  # a person takes some time
             await engine.signal("trip", "approve-call-3", True)
             print(await run.result())
 

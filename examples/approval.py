@@ -1,7 +1,7 @@
-"""Approval by a person: ask, wait for days, ask somebody else, and decide without an answer in the end.
+"""Approval by a person: ask, wait for days, ask a second person, and decide without an answer in the end.
 
-You learn: `ctx.receive` waits for a signal, of one name or of several, for as long as `timeout` says. A signal
-may be sent before the workflow waits for it; it is kept. While it waits, the workflow needs no memory and
+You learn: `ctx.receive` waits for a signal, of one name or of several, until its `timeout`. A signal
+may be sent before the workflow waits for it; it is kept. While the workflow waits, it needs no memory and
 survives restarts.
 """
 
@@ -41,7 +41,7 @@ async def approve_expense(ctx: Context, expense: Expense) -> str:
     answer = await ask(ctx, expense, "manager")
     if answer is None:
         answer = await ask(ctx, expense, "director")
-    return answer or "rejected, because nobody answered"
+    return answer or "rejected, because there was no answer"
 
 
 async def main() -> None:

@@ -1,9 +1,9 @@
-"""Subscription billing: a payment every 30 days; after a declined one, three daily retries; then on, or the end.
+"""Subscription billing: a payment every 30 days; after a declined payment, three daily retries; then continue or end.
 
 You learn: a subscription is one key that lives for years as a chain of short runs. `ctx.continue_as_new(input,
 workflow)` continues it as *another* workflow, here from billing to dunning and back, in one commit. Signals
-sent to the key reach whichever run is there. An exception type that a step names in `give_up_on` can be caught
-by its own name.
+sent to the key reach the current run of the chain. An exception type that a step names in `give_up_on` can be
+caught by its own name.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Subscription:
 
 
 class PaymentDeclinedError(Exception):
-    """The bank says no; asking again at once would not help."""
+    """The bank declines; asking again at once would not help."""
 
 
 class FakeBank:
-    """Answers as it is told, accepts when it is told nothing, and repeats its answer for a key it knows."""
+    """Gives the answers it was configured with, then accepts; repeats its answer for a known key."""
 
     def __init__(self) -> None:
         self.next_answers: deque[bool] = deque()

@@ -1,8 +1,8 @@
 """Fan-out and fan-in: read all pages of a catalogue at once, on each page all prices at once, and merge the results.
 
-You learn: `ctx.join` runs branches side by side and returns their results by name. A branch is an async
-function that takes a context of its own, so names need to be unique only within it, and it may join again. What
-a branch has done is recorded: after a crash only the missing steps run.
+You learn: `ctx.join` runs branches in parallel and returns their results by name. A branch is an async
+function that takes a context of its own, so names need to be unique only within it, and it may join again. The
+steps of a branch are recorded: after a crash only the missing steps run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from stepwell import Context, Engine, workflow
 
-PAGES = [["apple", "banana"], ["cherry", "date", "elderberry"], ["fig"]]  # what the shop answers
+PAGES = [["apple", "banana"], ["cherry", "date", "elderberry"], ["fig"]]  # the answers of the shop
 PRICES = {"apple": 3, "banana": 2, "cherry": 9, "date": 7, "elderberry": 12, "fig": 5}
 
 

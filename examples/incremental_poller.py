@@ -1,8 +1,8 @@
-"""A poller that runs for ever and misses no change: each round reads what changed since the round before began.
+"""A poller that never ends and misses no change: each round reads what changed since the previous round began.
 
-You learn: `ctx.continue_as_new` ends a run and begins the next one of the same key in one commit, so that the
-history of an endless workflow stays small. `ctx.previous` has the times of the run before. A round reads from
-the start of the previous round up to its own start: the rounds adjoin without gap and without overlap, also
+You learn: `ctx.continue_as_new` ends a run and begins the next one of the same key in one commit, so the
+history of an endless workflow stays small. `ctx.previous` has the times of the previous run. A round reads from
+the start of the previous round up to its own start: rounds have no gaps and no overlap, also
 across a crash or a long stop.
 """
 
@@ -22,7 +22,7 @@ class Change:
     text: str
 
 
-CHANGES: list[Change] = []  # what another system writes
+CHANGES: list[Change] = []  # another system writes these
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -1,7 +1,7 @@
-"""Onboarding: a welcome mail, and a reminder after two days for whoever has not become active.
+"""Onboarding: a welcome mail, and a reminder after two days for customers who have not become active.
 
-You learn: a wait of days is one line of ordinary code. The signal "active" may come at any time, also before
-the workflow waits for it; the two days count from the first visit and go on while no worker runs.
+You learn: a wait of days is one line of ordinary code. The signal "active" may arrive at any time, also before
+the workflow waits for it; the two days count from the first visit, also while no worker runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An order saga: reserve, charge, ship; and if one of them fails for good, undo what was done.
+"""An order saga: reserve, charge, ship; and if one of them fails for good, undo the completed steps.
 
-You learn: `@step(compensate=...)` says how a step is undone. When the workflow fails, the compensations of the
-completed steps run by themselves, the last one first, each with its step's own input and result. They survive a
+You learn: `@step(compensate=...)` names the function that undoes a step. When the workflow fails, the compensations of
+the completed steps run by themselves, the last one first, each with its step's own input and result. They survive a
 crash as steps do.
 """
 

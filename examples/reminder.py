@@ -1,9 +1,9 @@
-"""A yearly reminder that goes on for decades, over restarts, until somebody stops it.
+"""A yearly reminder that continues for decades, across restarts, until it is stopped.
 
-You learn: deadlines are kept in the database, not in the process: the program may stop and start at any time,
-and a reminder that fell due meanwhile is sent at the next start. Each year is a run of its own
-(`ctx.continue_as_new`), so nothing grows. Counting from the date that was due, not from the one on which it was
-sent, keeps the day for ever.
+You learn: deadlines are kept in the database, not in the process. The program may stop and start at any time,
+and a reminder that became due meanwhile is sent at the next start. Each year is a run of its own
+(`ctx.continue_as_new`), so nothing grows. The next date counts from the date that was due, not from the date on
+which the reminder was sent, so the day never shifts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Events: one message that many workflows wait for, and one that starts workflows.
+"""Events: many workflows wait for one message, and another message starts workflows.
 
-You learn: an `Event` class names a topic and its fields. `ctx.topic` waits for an event, `where` says which one, and
+You learn: an `Event` class names a topic and its fields. `ctx.topic` waits for an event, `where` selects it, and
 `ctx.wait_any` waits for the first of an event, a signal, a timer or a child. A topic keeps an event with `retain`, so
-that `since="start"` finds it also if it came before the wait. `engine.events.on` starts a workflow with each event that
+`since="start"` finds it also if it arrived before the wait. `engine.events.on` starts a workflow with each event that
 this engine publishes.
 """
 

@@ -1,8 +1,8 @@
-"""Calls to an API that says "429 Too Many Requests" and whose answers get lost; still every payout is made once.
+"""Calls to an API that answers "429 Too Many Requests" and whose answers get lost; still every payout is made once.
 
 You learn: a step body that takes a `StepContext` first gets an `idempotency_key`, the same for every attempt at
-this step and for no other step. Hand it to the API, and repeating a call is harmless. `RetryAfter` waits
-exactly as long as the API asks before the next attempt; every other error waits as `Retry` says.
+this step and for no other step. Send it to the API, and repeating a call is harmless. `RetryAfter` waits
+exactly as long as the API asks before the next attempt; after any other error, `Retry` decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TooManyRequestsError(Exception):
 
 
 class FakeApi:
-    """Refuses every third call, loses every fourth answer, and makes at most one payout for one key."""
+    """Rejects every third call, loses every fourth answer, and makes at most one payout for one key."""
 
     def __init__(self) -> None:
         self.retry_after = "1m"

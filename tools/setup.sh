@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Make a virtual environment from the lock (hashes required) and install this package into it, editable.
+# Make a virtual environment from a lock (hashes required) and install this package into it, editable.
+# usage: tools/setup.sh [VENV [LOCK]]; requirements-dev.txt has the developer tools, requirements.txt only what the package needs.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 venv="${1:-.venv}"
+lock="${2:-requirements-dev.txt}"
 
 pick_python() {
     local candidate
@@ -26,7 +28,7 @@ fi
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
 
-echo "installing the locked requirements"
-pip install --quiet --require-hashes --requirement requirements-dev.txt
+echo "installing $lock"
+pip install --quiet --require-hashes --requirement "$lock"
 pip install --quiet --no-deps --no-build-isolation --editable .
 echo "$venv is ready"

@@ -7,10 +7,11 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from stepwell import Engine, EntryView, Handle, RunView, WorkerSettings, Workflow
+from stepwell import Engine, Handle, WorkerSettings, Workflow
 from stepwell.clock import SECOND, Duration, span
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
+from stepwell.views import EntryView, RunView
 from stepwell.virtual.ids import counted_ids
 from stepwell.virtual.loop import VirtualLoop
 from stepwell.virtual.processes import VirtualProcess

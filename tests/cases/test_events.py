@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, TopicFullError, WaitTimeout, signal, timer, topic, workflow
+from stepwell import Context, WaitTimeout, signal, timer, topic, workflow
 from stepwell.engine import events as engine_events
+from stepwell.errors import TopicFullError
 from tests.cases.harness import Harness
 
 

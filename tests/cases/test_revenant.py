@@ -15,18 +15,16 @@ from stepwell import (
     ChildFailed,
     Context,
     Continue,
-    EmittedEvent,
     Failure,
     JoinError,
     Retry,
-    RollbackIncomplete,
     RunCancelled,
     RunFailed,
-    handler,
     step,
     workflow,
 )
-from stepwell.errors import InvalidKeyError, InvalidOptionError
+from stepwell.errors import InvalidKeyError, InvalidOptionError, RollbackIncomplete
+from stepwell.sinks import EmittedEvent, handler
 from stepwell.stores.base.views import RunFilter
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger

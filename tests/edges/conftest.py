@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stepwell import Engine, RunView, StepwellError, Workflow
+from stepwell import Engine, StepwellError, Workflow
 from stepwell.cli.main import main
+from stepwell.views import RunView
 from tests.edges import shop
 
 APP = str(Path(shop.__file__))

@@ -11,8 +11,9 @@ from typing import Any
 import apsw
 import pytest
 
-from stepwell import EmittedEvent, Engine, handler
+from stepwell import Engine
 from stepwell.cli.main import main
+from stepwell.sinks import EmittedEvent, handler
 from stepwell.stores.base.backups import EPOCHS_SKIPPED
 from tests.edges import shop
 from tests.edges.conftest import APP, Cli, Shop
@@ -212,10 +213,10 @@ def test_the_page_shows_commands_that_work(
     db: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    [block] = [part.split("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```console\n")[1:]]
+    block = PAGE.read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
     (tmp_path / "backups").mkdir()
     for line in block.splitlines():
-        words = line.removeprefix("$ ").split()
+        words = line.split()
         if words[0] == "rm":
             for name in words[1:]:
                 Path(name).unlink(missing_ok=True)

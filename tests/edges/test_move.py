@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import Engine, SignalView
+from stepwell import Engine
 from stepwell.cli.commands.transfers import address
 from stepwell.cli.modules import load_workflows
+from stepwell.views import SignalView
 from tests.edges.conftest import APP, Cli, Said, Shop
 from tests.edges.errands import ERRANDS, STEPS_BEFORE, Errands, check_it_goes_on, die, make_errands
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from stepwell import EntryView, FailureRecord, RunView, WaitView
 from stepwell.cli.tree import render_tree
+from stepwell.views import EntryView, FailureRecord, RunView, WaitView
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stepwell import Cause, Context, Retry, step, workflow
+from stepwell import Context, Retry, step, workflow
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene
 from stepwell.engine.causes import ClusterState, causes_of
@@ -22,6 +22,7 @@ from stepwell.model.holds import Hold, WorkflowHold
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.workers import Worker
 from stepwell.stores.sqlite.store import SqliteStore
+from stepwell.views import Cause
 from stepwell.virtual.clock import ManualClock
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger

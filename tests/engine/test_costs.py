@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from stepwell import Context, EmittedEvent, Engine, Workflow, handler, step, workflow
+from stepwell import Context, Engine, Workflow, step, workflow
 from stepwell.environment import system_environment
+from stepwell.sinks import EmittedEvent, handler
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
 from stepwell.stores.sqlite.writer import Writer

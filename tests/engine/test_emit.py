@@ -10,24 +10,17 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Context,
-    EmittedEvent,
-    Engine,
-    Fatal,
-    Retry,
-    RetryAfter,
-    RunFailed,
-    StepContext,
-    StepFailed,
-    UnserialisableError,
-    handler,
-    step,
-    workflow,
-)
+from stepwell import Context, Engine, Fatal, Retry, RetryAfter, RunFailed, StepContext, StepFailed, step, workflow
 from stepwell.codec.base import PlaceLike
 from stepwell.codec.json_codec import JsonCodec
-from stepwell.errors import DuplicateNameError, InvalidNameError, InvalidOptionError, PayloadTooLargeError
+from stepwell.errors import (
+    DuplicateNameError,
+    InvalidNameError,
+    InvalidOptionError,
+    PayloadTooLargeError,
+    UnserialisableError,
+)
+from stepwell.sinks import EmittedEvent, handler
 from tests.cases.harness import Harness, Node
 
 THRICE = Retry(max_attempts=3, initial="10s", factor=2, jitter=0)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stepwell import Context, EmittedEvent, Engine, Retry, RunFailed, Secret, StepContext, handler, step, workflow
+from stepwell import Context, Engine, Retry, RunFailed, Secret, StepContext, step, workflow
 from stepwell.codec.base import Codec
 from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.encryption import Encrypted, Keys
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
+from stepwell.sinks import EmittedEvent, handler
 from tests.cases.harness import Harness, Node
 from tests.cases.stores import STORES
 

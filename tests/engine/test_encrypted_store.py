@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import (
-    Break,
-    Context,
-    Continue,
-    EmittedEvent,
-    Encrypted,
-    Engine,
-    JsonCodec,
-    Keys,
-    Retry,
-    StepContext,
-    errors,
-    step,
-    workflow,
-)
+from stepwell import Break, Context, Continue, Engine, Retry, StepContext, errors, step, workflow
+from stepwell.codec import Encrypted, JsonCodec, Keys
+from stepwell.sinks import EmittedEvent
 from tests.http.desk import open_desk
 
 CODEC = Encrypted(JsonCodec(), keys=Keys("k1", {"k1": b"k" * 32}))

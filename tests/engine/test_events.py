@@ -8,28 +8,15 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Context,
-    Encrypted,
-    Engine,
-    Event,
-    InvalidInputError,
-    JsonCodec,
-    Keys,
-    Secret,
-    SyncEngine,
-    UnknownTopicError,
-    done,
-    signal,
-    topic,
-    workflow,
-)
+from stepwell import Context, Engine, Event, InvalidInputError, Secret, SyncEngine, done, signal, topic, workflow
+from stepwell.codec import Encrypted, JsonCodec, Keys
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import (
     InvalidNameError,
     InvalidOptionError,
     StepwellError,
     StoreUnavailableError,
+    UnknownTopicError,
     UnserialisableError,
 )
 from tests.cases.harness import Harness

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stepwell import Context, Explanation, Retry, step, workflow
+from stepwell import Context, Retry, step, workflow
+from stepwell.views import Explanation
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 

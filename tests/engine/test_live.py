@@ -12,25 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stepwell import (
-    Context,
-    Encrypted,
-    Engine,
-    JsonCodec,
-    Keys,
-    Retry,
-    RunFailed,
-    StepContext,
-    StreamItem,
-    StreamReset,
-    SyncContext,
-    SyncEngine,
-    step,
-    workflow,
-)
+from stepwell import Context, Engine, Retry, RunFailed, StepContext, SyncContext, SyncEngine, step, workflow
+from stepwell.codec import Encrypted, JsonCodec, Keys
 from stepwell.errors import CorruptRecordError, InvalidInputError, InvalidNameError, InvalidOptionError, NotFoundError
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.step_streams import chunk_place
+from stepwell.views import StreamItem, StreamReset
 
 ONCE = Retry(max_attempts=1)
 

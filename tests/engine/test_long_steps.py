@@ -13,7 +13,6 @@ from stepwell import (
     Budget,
     Context,
     Engine,
-    OutsideStepError,
     Retry,
     RunCancelled,
     RunFailed,
@@ -23,7 +22,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import InvalidOptionError, OutsideStepError
 
 ONCE = Retry(max_attempts=1)
 

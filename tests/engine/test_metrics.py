@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from stepwell import Context, Engine, Fatal, Metrics, Retry, RunFailed, WorkerSettings, step, workflow
+from stepwell import Context, Engine, Fatal, Retry, RunFailed, WorkerSettings, step, workflow
+from stepwell.hooks import Metrics
 from stepwell.model.runs import NewRun
 from stepwell.telemetry.metrics import render
 

@@ -8,19 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from stepwell import (
-    Context,
-    NotFoundError,
-    ResultTimeout,
-    Retry,
-    RollbackIncomplete,
-    RunCancelled,
-    RunFailed,
-    RunPaused,
-    step,
-    workflow,
-)
+from stepwell import Context, NotFoundError, ResultTimeout, Retry, RunCancelled, RunFailed, RunPaused, step, workflow
 from stepwell.engine.lookups import SharedLookup
+from stepwell.errors import RollbackIncomplete
 from stepwell.ids import RunId
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind

@@ -13,11 +13,8 @@ from stepwell import (
     AskRefused,
     Cancel,
     Context,
-    Encrypted,
     Engine,
     InvalidInputError,
-    JsonCodec,
-    Keys,
     NotFoundError,
     Request,
     Signal,
@@ -26,6 +23,7 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.codec import Encrypted, JsonCodec, Keys
 from stepwell.errors import InvalidKeyError, InvalidNameError, InvalidOptionError, UnknownWorkflowError
 from stepwell.model.signals import Delivery
 from tests.cases.harness import Harness

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, EntryView, RunView, StepContext, workflow
+from stepwell import Context, Engine, StepContext, workflow
 from stepwell.errors import WorkerStoppedError
 from stepwell.replay.journal import Journal
 from stepwell.stores.base.workers import lease_lost
+from stepwell.views import EntryView, RunView
 from stepwell.worker.observers import Observers
 from stepwell.worker.registration import Registration
 from tests.cases.harness import Harness, Node

@@ -8,17 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import (
-    Context,
-    EmittedEvent,
-    Fatal,
-    NotFoundError,
-    RunFailed,
-    Start,
-    SyncEngine,
-    handler,
-    workflow,
-)
+from stepwell import Context, Fatal, NotFoundError, RunFailed, Start, SyncEngine, workflow
+from stepwell.sinks import EmittedEvent, handler
 
 
 @workflow

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from stepwell import Context, Engine, Event, Handle, StepwellError, SyncContext, TopicSink, step, workflow
+from stepwell import Context, Engine, Event, Handle, StepwellError, SyncContext, step, workflow
+from stepwell.sinks import TopicSink
 from stepwell.sinks.base import EmittedEvent
 from tests.cases.harness import Harness
 

@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from stepwell import Context, Engine, Fatal, Retry, RunFailed, Secret, Traces, WorkerSettings, step, workflow
+from stepwell import Context, Engine, Fatal, Retry, RunFailed, Secret, WorkerSettings, step, workflow
+from stepwell.hooks import Traces
 
 SEEN: list[int] = []  # the trace that was current inside a body
 TRIES: list[int] = []

@@ -27,12 +27,11 @@ from stepwell import (
     StepContext,
     SyncEngine,
     Transaction,
-    TransactionsUnsupportedError,
     step,
     workflow,
 )
 from stepwell.environment import system_environment
-from stepwell.errors import InvalidOptionError, StoreUnavailableError
+from stepwell.errors import InvalidOptionError, StoreUnavailableError, TransactionsUnsupportedError
 from tests.cases.stores import STORES, without_transactions
 
 ORDERS = "create table if not exists orders (id integer primary key, run text)"

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, EntryView, JoinError, Retry, Start, StepContext, step, workflow
+from stepwell import Break, Context, Continue, JoinError, Retry, Start, StepContext, step, workflow
 from stepwell.clock import SECOND
 from stepwell.model.commits import Release
 from stepwell.replay.turn import Turn
+from stepwell.views import EntryView
 from stepwell.virtual.loop import VirtualLoop
 from stepwell.worker.execution import Execution
 from tests.cases.harness import Harness, Node

@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 LAST_LINES = {
     "agent": "Done. I booked the flight at 9:15; it is sunny in Oslo.",
-    "approval": "expense-2: rejected, because nobody answered",
+    "approval": "expense-2: rejected, because there was no answer",
     "billing": "acme: closed in cycle 3, not paid",
     "fan_out": "6 products, 38 EUR in total",
     "incremental_poller": "stopped after 8 changes",
@@ -118,7 +118,7 @@ async def test_the_director_is_asked_after_three_days_and_nobody_answers_after_s
     assert (await harness.status(silent)).status == "waiting"
     await harness.advance("1m")
 
-    assert await harness.result(silent) == "rejected, because nobody answered"
+    assert await harness.result(silent) == "rejected, because there was no answer"
     assert await harness.result(answered) == "rejected by Dua"
 
 

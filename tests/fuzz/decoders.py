@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stepwell import verify_signature
 from stepwell.addresses import store_kind
 from stepwell.check import histories
 from stepwell.clock import Instant, span
@@ -33,6 +32,7 @@ from stepwell.http.routes import OPERATIONS
 from stepwell.http.routes.changes import read_mark
 from stepwell.http.routes.runs import read_cursor, write_cursor
 from stepwell.http.tokens import read_tokens
+from stepwell.sinks import verify_signature
 from stepwell.sinks.signatures import keys_of, sign
 from stepwell.stores.postgres.urls import parse_address
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
-from stepwell import Handle, RunView, Workflow
+from stepwell import Handle, Workflow
 from stepwell.clock import Duration, span
 from stepwell.errors import RunError, StoreUnavailableError
 from stepwell.model.commits import Verdict
 from stepwell.model.locations import format_path
+from stepwell.views import RunView
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES

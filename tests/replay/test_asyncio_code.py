@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, FailureRecord, RunPaused, Workflow, timer, workflow
+from stepwell import Break, Context, RunPaused, Workflow, timer, workflow
 from stepwell.errors import RunError
+from stepwell.views import FailureRecord
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 

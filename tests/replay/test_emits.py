@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, EmittedEvent, Retry, StepContext, handler, step, workflow
+from stepwell import Context, Retry, StepContext, step, workflow
+from stepwell.sinks import EmittedEvent, handler
 from stepwell.sinks.handlers import Handler
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger

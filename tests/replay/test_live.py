@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sim.plain import twin_of
-from stepwell import Break, Context, Continue, Handle, Retry, StepContext, StreamItem, StreamReset, step, workflow
+from stepwell import Break, Context, Continue, Handle, Retry, StepContext, step, workflow
+from stepwell.views import StreamItem, StreamReset
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.replay.sweep import Build, Execution, Fault, FaultKind, Moment, Outcome, Program

@@ -9,19 +9,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Budget,
-    Context,
-    Fatal,
-    OutsideStepError,
-    Retry,
-    Rollback,
-    RunFailed,
-    StepContext,
-    StepFailed,
-    step,
-    workflow,
-)
+from stepwell import Budget, Context, Fatal, Retry, Rollback, RunFailed, StepContext, StepFailed, step, workflow
+from stepwell.errors import OutsideStepError
 from stepwell.model.commits import Park
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger

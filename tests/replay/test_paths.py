@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, FailureRecord, RunPaused, Workflow, step, workflow
+from stepwell import Break, Context, Continue, RunPaused, Workflow, step, workflow
 from stepwell.errors import InvalidNameError
+from stepwell.views import FailureRecord
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 

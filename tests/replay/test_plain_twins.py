@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sim.plain import twin_of
-from stepwell import EntryView, RunView
+from stepwell.views import EntryView, RunView
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES

@@ -20,12 +20,11 @@ from stepwell import (
     ResultTimeout,
     RunFailed,
     Signal,
-    Unanswered,
     signal,
     step,
     workflow,
 )
-from stepwell.errors import InvalidOptionError, ReplyOwedError, ReplyTwiceError
+from stepwell.errors import InvalidOptionError, ReplyOwedError, ReplyTwiceError, Unanswered
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.replay.sweep import ASK, Program, sweep

@@ -19,11 +19,10 @@ from stepwell import (
     RunFailed,
     StepContext,
     StepFailed,
-    UnserialisableError,
     step,
     workflow,
 )
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import InvalidOptionError, UnserialisableError
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 

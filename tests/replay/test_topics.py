@@ -7,19 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Context,
-    Event,
-    HistoryDivergedError,
-    InvalidInputError,
-    RunFailed,
-    WaitTimeout,
-    done,
-    signal,
-    timer,
-    topic,
-    workflow,
-)
+from stepwell import Context, Event, InvalidInputError, RunFailed, WaitTimeout, done, signal, timer, topic, workflow
+from stepwell.errors import HistoryDivergedError
 from stepwell.ids import RunId
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger

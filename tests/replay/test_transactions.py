@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stepwell import Context, Retry, Rollback, RunFailed, StepFailed, Transaction, TransactionError, step, workflow
+from stepwell import Context, Retry, Rollback, RunFailed, StepFailed, Transaction, step, workflow
+from stepwell.errors import TransactionError
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
 from tests.cases.stores import STORES, without_transactions

@@ -76,12 +76,26 @@ def test_no_file_names_a_package_registry() -> None:
     assert lines_matching(REGISTRY) == []
 
 
-def test_every_locked_requirement_has_hashes() -> None:
-    lock = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8").replace("\\\n", " ")
-    requirements = [line for line in lock.splitlines() if line.strip() and not line.startswith("#")]
+def locked(name: str) -> dict[str, str]:
+    """The lines of a lock by what they require, as `name==version`."""
+    lock = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in lock.splitlines() if line.strip() and not line.startswith("#")]
+    return {line.split()[0]: line for line in lines}
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_every_locked_requirement_has_hashes(name: str) -> None:
+    requirements = locked(name)
 
     assert requirements
-    assert [line.split()[0] for line in requirements if "==" not in line or "--hash=sha256:" not in line] == []
+    assert [one for one, line in requirements.items() if "==" not in one or "--hash=sha256:" not in line] == []
+
+
+def test_the_demo_installs_few_packages_and_developers_have_the_same_versions() -> None:
+    demo, everything = locked("requirements.txt"), locked("requirements-dev.txt")
+
+    assert len(demo) <= 15
+    assert {one: line for one, line in everything.items() if one in demo} == demo
 
 
 def test_values_are_never_read_by_code_that_could_run_them() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell import Engine, EntryView
+from stepwell import Engine
 from stepwell.engine.views import entry_views, plain
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail
+from stepwell.views import EntryView
 from tests.system.ledger import Line
 
 _PAGE = 500

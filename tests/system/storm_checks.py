@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from stepwell import EntryView
 from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.views import EntryView
 from tests.system.evidence import Evidence, Found
 from tests.system.repeats import check_repeats, check_zombies
 from tests.system.storm_workflows import enter

@@ -16,20 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepwell import (
-    Break,
-    Context,
-    Continue,
-    EmittedEvent,
-    Fatal,
-    Retry,
-    StepContext,
-    Transaction,
-    Workflow,
-    handler,
-    step,
-    workflow,
-)
+from stepwell import Break, Context, Continue, Fatal, Retry, StepContext, Transaction, Workflow, step, workflow
+from stepwell.sinks import EmittedEvent, handler
 from tests.system.ledger import Ledger
 
 GENERATIONS = 3

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from stepwell import Context, EmittedEvent, Engine, RunFailed, StepContext, handler, step, workflow
+from stepwell import Context, Engine, RunFailed, StepContext, step, workflow
+from stepwell.sinks import EmittedEvent, handler
 
 
 @step(isolate="process", emits="worked")

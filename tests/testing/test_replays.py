@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import Context, HistoryFileError, workflow
+from stepwell import Context, workflow
+from stepwell.errors import HistoryFileError
 from stepwell.testing import SyncKit
 from tests.testing.shop import Order, approve, charge, fulfil, plain, quick, reserve, ship
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell import StepContext, UnserialisableError
+from stepwell import StepContext
+from stepwell.errors import UnserialisableError
 from stepwell.replay.suspend import StepYield
 from stepwell.testing import SyncKit, unit_context
 from tests.testing.shop import import_rows

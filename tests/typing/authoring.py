@@ -19,8 +19,6 @@ from stepwell import (
     Retry,
     Start,
     StepContext,
-    StreamItem,
-    StreamReset,
     SyncContext,
     SyncEngine,
     Tried,
@@ -33,6 +31,7 @@ from stepwell import (
 )
 from stepwell.ids import RunId
 from stepwell.replay.sync_context import SyncStream
+from stepwell.views import StreamItem, StreamReset
 
 
 @dataclass

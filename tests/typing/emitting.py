@@ -6,22 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_type
 
-from stepwell import (
-    Context,
-    EmittedEvent,
-    Engine,
-    OwedEvent,
-    Retry,
-    Sink,
-    StepContext,
-    SyncEngine,
-    Webhook,
-    handler,
-    step,
-    verify_signature,
-    workflow,
-)
+from stepwell import Context, Engine, Retry, StepContext, SyncEngine, step, workflow
 from stepwell.ids import EventId
+from stepwell.sinks import EmittedEvent, Sink, Webhook, handler, verify_signature
+from stepwell.views import OwedEvent
 
 
 @dataclass

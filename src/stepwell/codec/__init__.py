@@ -9,3 +9,40 @@ is stored only encrypted.
 Nothing here imports by a stored name, evaluates text or reads pickles: stored bytes can only become types that the
 *code* names.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepwell.codec.blobs import FolderBlobs
+    from stepwell.codec.encryption import Encrypted, Keys
+    from stepwell.codec.json_codec import JsonCodec
+    from stepwell.codec.offload import Offloaded
+    from stepwell.codec.secret import Secret
+
+__all__ = [
+    "Encrypted",
+    "FolderBlobs",
+    "JsonCodec",
+    "Keys",
+    "Offloaded",
+    "Secret",
+]
+
+_HOMES = {
+    "stepwell.codec.blobs": ["FolderBlobs"],
+    "stepwell.codec.encryption": ["Encrypted", "Keys"],
+    "stepwell.codec.json_codec": ["JsonCodec"],
+    "stepwell.codec.offload": ["Offloaded"],
+    "stepwell.codec.secret": ["Secret"],
+}
+
+if not TYPE_CHECKING:  # a type checker knows exactly the names above
+    from stepwell.lazy import lazy_names
+
+    __getattr__ = lazy_names(__name__, globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

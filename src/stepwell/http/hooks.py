@@ -68,7 +68,7 @@ def check_form(headers: Mapping[str, str], services: Services) -> None:
     """
     missing = [name for name in (ID, TIMESTAMP, SIGNATURE) if not headers.get(name)]
     if missing:
-        raise SignatureError(f"the message has no header {missing[0]}", fix="sign it as stepwell.Webhook does")
+        raise SignatureError(f"the message has no header {missing[0]}", fix="sign it as stepwell.sinks.Webhook does")
     message_id, timestamp, signatures = headers[ID], headers[TIMESTAMP], headers[SIGNATURE].split(" ")
     if len(message_id) > _ID_MAX or not message_id.isprintable():
         raise SignatureError("the message has no usable id", fix="sign it with an id of 1 to 200 characters")

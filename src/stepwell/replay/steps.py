@@ -287,23 +287,67 @@ def step(
     transaction: bool = False,
     raises: Iterable[type[Exception]] = (),
 ) -> StepDecorator: ...
-def step(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
+def step(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    compensate: Callable[..., Any] | None = None,
+    durability: Durability = "normal",
+    repeat: bool = False,
+    at_most_once: bool = False,
+    isolate: Isolation | None = None,
+    memory_max: Size | None = None,
+    env: str | Iterable[str] = (),
+    emits: str | None = None,
+    budget: Duration | Budget | None = None,
+    transaction: bool = False,
+    raises: Iterable[type[Exception]] = (),
+) -> Any:
     """Make a function a step: `@step`, `@step(retry=...)`, or `step(fn, retry=...)` for a single use.
 
-    A body may run more than once: after a failure, as `retry` allows (three attempts by default), and after a crash.
-    `timeout` limits one attempt. `compensate` is the function that undoes the step; it takes the step's arguments, then
-    its result, or fewer of them. `at_most_once` records the beginning of the body before it runs, and never repeats it
-    by itself: if the worker dies meanwhile, the step fails with `OutcomeUnknown`. An operator's `retry`, `redrive` or
-    `rewind` does run it again. `durability="deferred"` lets the next step begin before this result is stored: a crash
-    may then repeat this step and the steps after it. `raises` lists exception types that a workflow may catch by name.
-    `isolate="process"` runs the body in a process of its own, which is killed at its timeout, by a cancel, or above
-    `memory_max` ("512MB"). That process gets a minimal environment and the variables in `env` (["DATABASE_URL",
-    "AWS_*"]). `emits` names an event that is published with the commit of the step's result, which is its payload.
-    `budget` is what a long step may use in one turn before its `StepContext.should_yield()` becomes true.
-    `transaction=True` passes a `Transaction` of the database as the first argument: its rows and its result commit
-    together.
+    A body may run more than once: after a failure, as `retry` says, and after a crash. Its recorded result is one.
+
+    `name`: the last part of its path; the name of the function by default.
+    `retry`: how often, how soon and after which exceptions a failed body runs again; three attempts by default.
+    `timeout`: the longest time for one attempt ("30s").
+    `compensate`: the function that undoes the step. It gets the arguments of the step and then its result, as many as
+        it takes.
+    `durability`: "deferred" lets the next step begin before this result is stored. A crash may then repeat this step
+        and the steps after it.
+    `repeat`: the step may be used several times in one scope; the uses are numbered.
+    `at_most_once`: the beginning is recorded before the body runs, and stepwell never runs the body again by itself. If
+        the worker dies in it, the step fails with `OutcomeUnknown`. An operator's `retry`, `redrive` or `rewind` runs
+        it again.
+    `isolate`: "process" runs each attempt in a process of its own, which is killed at its timeout, by a cancel, or
+        above `memory_max` ("512MB"). The process gets the environment variables that every program needs, and the
+        variables that `env` names (["DATABASE_URL", "AWS_*"]).
+    `emits`: the name of an event. The step's result is its payload; it is published with the commit that records it.
+    `budget`: what a long step may use in one turn before `StepContext.should_yield()` is true.
+    `transaction`: the first argument is a `Transaction` of the database: the rows that the body writes and its result
+        commit together.
+    `raises`: the exception types that a workflow may catch with an `except` clause of their own.
     """
-    decorator = StepDecorator(given)
+    decorator = StepDecorator(
+        {
+            "name": name,
+            "retry": retry,
+            "timeout": timeout,
+            "compensate": compensate,
+            "durability": durability,
+            "repeat": repeat,
+            "at_most_once": at_most_once,
+            "isolate": isolate,
+            "memory_max": memory_max,
+            "env": env,
+            "emits": emits,
+            "budget": budget,
+            "transaction": transaction,
+            "raises": raises,
+        }
+    )
     return decorator if fn is None else decorator(fn)
 
 
@@ -333,7 +377,7 @@ class StepDecorator:
 # A small cache: an entry keeps its callable alive, and a bound method keeps its object.
 @functools.lru_cache(maxsize=128)
 def _plain(fn: Callable[..., Any]) -> Step[..., Any]:
-    return step(fn)
+    return Step(fn, options_of(fn))
 
 
 def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
@@ -345,12 +389,12 @@ def step_of(fn: Callable[..., Any]) -> Step[..., Any]:
     if isinstance(fn, FunctionType):
         known: Step[..., Any] | None = fn.__dict__.get(_OWN_STEP)
         if known is None or known.fn is not fn:  # a wrapper has a copy of its function's attributes
-            known = fn.__dict__[_OWN_STEP] = step(fn)
+            known = fn.__dict__[_OWN_STEP] = Step(fn, options_of(fn))
         return known
     try:
         return _plain(fn)
     except TypeError:  # not hashable
-        return step(fn)
+        return Step(fn, options_of(fn))
 
 
 def named_step(fn: Any, args: tuple[Any, ...]) -> tuple[Step[..., Any], str, tuple[Any, ...]]:

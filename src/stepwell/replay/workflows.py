@@ -156,10 +156,14 @@ def workflow(
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
     An `async def` takes a `Context` and awaits its operations; a `def` takes a `SyncContext`, and holds no thread while
-    it waits. `unread` decides about signals that a run leaves in its mailbox when it ends: "dead_letter" keeps them for
-    `engine.signals.list_unread`, "discard" drops them (but keeps those of a failed run, which may be retried).
-    `signals` lists the signals that its runs accept: an engine that knows the workflow rejects any other name, and
-    checks a payload sent under a plain name against the type that is declared here.
+    it waits. Both take at most one input after it.
+
+    `name`: the name that runs, commands and filters use; the name of the function by default.
+    `version`: new runs take the newest version that the engine knows, and runs keep the version they began with.
+    `unread`: what happens to signals that a run leaves in its mailbox when it ends. "dead_letter" keeps them for
+        `engine.signals.list_unread`. "discard" drops them, except the signals of a failed run, which may be retried.
+    `signals`: all signals that may be sent to its runs. An engine that knows the workflow rejects any other name, and
+        checks the payload of a plain name against the type declared here.
 
     Raises `InvalidOptionError` if the function does not take a context as its first parameter.
     """

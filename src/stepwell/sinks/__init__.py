@@ -1,1 +1,38 @@
-"""Sinks: where emitted events go."""
+"""Where emitted events go: functions of your own, signed webhooks and topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepwell.sinks.base import EmittedEvent, Sink
+    from stepwell.sinks.handlers import handler
+    from stepwell.sinks.signatures import verify_signature
+    from stepwell.sinks.topics import TopicSink
+    from stepwell.sinks.webhooks import Webhook
+
+__all__ = [
+    "EmittedEvent",
+    "Sink",
+    "TopicSink",
+    "Webhook",
+    "handler",
+    "verify_signature",
+]
+
+_HOMES = {
+    "stepwell.sinks.base": ["EmittedEvent", "Sink"],
+    "stepwell.sinks.handlers": ["handler"],
+    "stepwell.sinks.signatures": ["verify_signature"],
+    "stepwell.sinks.topics": ["TopicSink"],
+    "stepwell.sinks.webhooks": ["Webhook"],
+}
+
+if not TYPE_CHECKING:  # a type checker knows exactly the names above
+    from stepwell.lazy import lazy_names
+
+    __getattr__ = lazy_names(__name__, globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

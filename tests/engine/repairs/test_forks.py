@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, JsonCodec, RunFailed, done, signal, step, topic, workflow
+from stepwell import Context, Engine, RunFailed, done, signal, step, topic, workflow
+from stepwell.codec import JsonCodec
 from stepwell.codec.base import Codec
 from stepwell.codec.encryption import Encrypted, Keys
 from stepwell.errors import AlreadyExistsError, InvalidMoveError, NotFoundError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import SignatureError, verify_signature
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import InvalidOptionError, SignatureError
+from stepwell.sinks import verify_signature
 from stepwell.sinks.signatures import keys_of, sign
 
 SECRET = "a long and random text"

@@ -16,20 +16,9 @@ from typing import Any
 
 import pytest
 
-from stepwell import (
-    Context,
-    EmittedEvent,
-    Engine,
-    Retry,
-    RetryAfter,
-    Webhook,
-    handler,
-    step,
-    verify_signature,
-    workflow,
-)
+from stepwell import Context, Engine, Retry, RetryAfter, step, workflow
 from stepwell.errors import InvalidNameError, InvalidOptionError, SinkError
-from stepwell.sinks import webhooks
+from stepwell.sinks import EmittedEvent, Webhook, handler, verify_signature, webhooks
 from stepwell.worker.relay import BLOCKING_MAX
 
 SECRET = "a long and random text"
