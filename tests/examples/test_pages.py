@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import stepwell
 from tests.examples.pages import ROOT, Page, blocks_of, matches
 from tests.servers.cleared import cleared_url
 
@@ -25,8 +24,6 @@ ELSEWHERE = {"docs/testing.md": "tests/testing/test_page.py"}
 @pytest.mark.parametrize("page", [page for page in WITH_CODE if page not in ELSEWHERE])
 def test_the_page_does_what_it_says(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    if re.search(r"import App\b|hooks=|engine\.open\(", text) and not hasattr(stepwell, "App"):
-        pytest.skip("it uses stepwell.App")
     needs_server = "STEPWELL_DB=postgresql" in text
     environment = {"STEPWELL_DB": cleared_url()} if needs_server else {}
 
