@@ -26,7 +26,7 @@ _MODULES = {
     "show": "runs",
     "tree": "histories",
     "watch": "runs",
-    "why": "runs",
+    "why": "explanations",
     "history": "histories",
     "graph": "histories",
     "result": "runs",

@@ -1,4 +1,4 @@
-"""Runs: list and show them, watch one, say why it is where it is, await its result, cancel it."""
+"""Runs: list and show them, watch one, await its result, cancel it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stepwell.cli.acts import Act, act_on
-from stepwell.cli.bodies import HISTORY, RUN, cause_body, entry_body, progress_bodies, run_body, wait_bodies
+from stepwell.cli.bodies import HISTORY, RUN, entry_body, progress_bodies, run_body, wait_bodies
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
-from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.statuses import show_status
@@ -21,10 +20,8 @@ from stepwell.cli.tree import render_tree
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from stepwell.engine.causes import Cause
-    from stepwell.engine.explanations import Explanation
     from stepwell.engine.views import EntryView, ProgressView, RunView, WaitView
 
 _COLUMNS = (
@@ -265,49 +262,6 @@ def _tell_run(out: Output, run: RunView, state: str) -> None:
     head = f"{run.run_id}  {run.workflow} v{run.version}  {show_status(run.status, ascii=out.ascii)}"
     line = clean("  ".join(part for part in (head, details, cause) if part))
     out.one(RUN, run_body(run), run_ids=[run.run_id] if run.is_ended else [], words=lambda: [line])
-
-
-@command("why")
-@click.argument("run", shell_complete=complete_run)
-def why(settings: Settings, run: str) -> None:
-    """Say why a run is not moving: in one sentence, and as a chain of causes, each with what removes it.
-
-    \b
-    Example:
-      stepwell why @last-failed
-    """
-
-    async def look(client: Client) -> Explanation:
-        return await client.engine.explain(await get_run_id(client, run))
-
-    found = ask(settings, look)
-    following = in_commands(found.next)
-    body = {
-        "run_id": found.run_id,
-        "status": found.status,
-        "sentence": found.sentence,
-        "next": following,
-        "facts": found.facts,
-        "chain": [cause_body(cause) for cause in found.chain],
-    }
-
-    def words() -> Iterator[str]:
-        yield clean(found.sentence)
-        yield from _lines(found.chain, 1)
-        if following:
-            yield f"  next    {clean(following)}"
-        if found.facts.get("pending_signals"):
-            yield clean(f"  mail    not asked for yet: {', '.join(found.facts['pending_signals'])}")
-        yield f"  more    stepwell show {clean(found.run_id)}"
-
-    Output(settings).one("stepwell.explanation/1", body, run_ids=[found.run_id], words=words)
-
-
-def _lines(causes: Iterable[Cause], depth: int) -> Iterator[str]:
-    """Each cause on a line, what is in the way of a child below it."""
-    for cause in causes:
-        yield f"{'  ' * depth}{clean(f'{cause.kind}: {cause.sentence}  ->  {in_commands(cause.next)}')}"
-        yield from _lines(cause.causes, depth + 1)
 
 
 @command("result")
