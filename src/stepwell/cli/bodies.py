@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from stepwell.advice import in_commands
+
 if TYPE_CHECKING:
+    from stepwell.advice import Advice
     from stepwell.engine.causes import Cause
     from stepwell.engine.views import AttemptView, EntryView, HoldView, ProgressView, RunView, WaitView
     from stepwell.errors.records import FailureRecord
@@ -31,13 +34,27 @@ def hold_body(hold: HoldView | None) -> dict[str, Any] | None:
     return None if hold is None else {"by": hold.by, "reason": hold.reason, "at": _time(hold.at)}
 
 
+def advice_bodies(advice: Sequence[Advice]) -> list[dict[str, Any]]:
+    """What to do next: as data, and as the command to type."""
+    return [
+        {
+            "verb": one.verb.value,
+            "target": one.target,
+            "options": dict(one.options),
+            "note": one.note,
+            "command": one.command if one.has_command else None,
+        }
+        for one in advice
+    ]
+
+
 def cause_body(cause: Cause) -> dict[str, Any]:
-    """What is in the way of a run, and in the way of that."""
+    """A cause, with those of a child below it."""
     return {
         "kind": cause.kind,
         "run_id": cause.run_id,
         "sentence": cause.sentence,
-        "next": cause.next,
+        "next": advice_bodies(cause.next),
         "causes": [cause_body(below) for below in cause.causes],
     }
 
@@ -102,14 +119,16 @@ def wait_bodies(waits: Sequence[WaitView]) -> list[dict[str, Any]]:
 
 def failure_body(failure: FailureRecord) -> dict[str, Any]:
     """A recorded error, with its causes."""
-
     return {
         "type": failure.type,
         "message": failure.message,
         "code": failure.code,
         "path": failure.path,
         "why": failure.why,
-        "fix": failure.fix,
+        "fix": in_commands(failure.advice) or failure.fix,
+        "recorded": failure.recorded,
+        "now": failure.now,
+        "advice": advice_bodies(failure.advice),
         "attempts": failure.attempts,
         "data": failure.data,
         "trace": failure.trace,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 import traceback
@@ -42,9 +41,6 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.ReplayError, RUN_FAILED),
 )
 
-_VERBS = {"retry": "retry", "resume": "resume", "resume_rollback": "rollback resume", "cancel": "cancel"}
-_CALL = re.compile(r"engine\.(?:repairs\.|holds\.)?(retry|resume|resume_rollback|cancel)\('([^']+)'\)")
-
 
 def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> int:
     """Print an error and give its exit code."""
@@ -57,8 +53,6 @@ def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> i
         text = dump_json({"error": facts}, is_compact=True)
     else:
         text = _in_words(facts)
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            text += f"\n  {'help':<7} {error.ctx.command_path} --help"
     click.echo(text, err=True, color=False)
     return code
 
@@ -73,13 +67,15 @@ def describe(error: Exception) -> tuple[dict[str, Any], int]:
             "message": error.title,
             "where": error.where,
             "why": error.why,
-            "fix": in_commands(error.fix),
+            "fix": error.fix_in_commands,
         }
         if isinstance(error, errors.InvalidInputError):
             facts["violations"] = list(error.violations)
         return facts, code
     if isinstance(error, click.ClickException):
-        return _facts(errors.RequestError.code, error.format_message()), USAGE
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        fix = "" if context is None else f"{context.command_path} --help"
+        return _facts(errors.RequestError.code, error.format_message(), fix=fix), USAGE
     return _unexpected(error), UNEXPECTED
 
 
@@ -92,11 +88,6 @@ def readable(error: Exception) -> Exception:
     from stepwell.stores.base.damage import FIX, cause_of
 
     return errors.CorruptRecordError("what is stored cannot be read", why=cause_of(error), fix=FIX)
-
-
-def in_commands(text: str) -> str:
-    """Advice for Python in the words of the command line: `engine.repairs.retry('a')` is `stepwell retry a`."""
-    return _CALL.sub(lambda call: f"stepwell {_VERBS[call[1]]} {call[2]}", text)
 
 
 def _unexpected(error: Exception) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from stepwell.cli.texts import clean, dump_json, shorten
 _PAINTS = {"✓": "green", "✕": "red", "⚠": "yellow", "↶": "yellow", "●": "blue", "‖": "cyan", "↻": "cyan"}
 _GAP = 2
 _CELL_MIN = 8
+_TEXT_MIN = 20
 
 
 class Column(NamedTuple):
@@ -110,6 +111,16 @@ class Output:
         width, gap = self._width(), self._gap
         cut = [line if len(line) <= width else line[: width - len(gap)] + gap for line in lines[1:]]
         return [*lines[:1], *cut]
+
+    def wrapped(self, text: str, indent: str = "", first: str | None = None) -> list[str]:
+        """A text on lines of a terminal's width, indented; on one line elsewhere."""
+        from textwrap import wrap
+
+        begin = indent if first is None else first
+        if not self.is_terminal:
+            return [f"{begin}{text}"]
+        width = max(self._width(), len(indent) + _TEXT_MIN)
+        return wrap(text, width, initial_indent=begin, subsequent_indent=indent, break_on_hyphens=False)
 
     def note(self, text: str) -> None:
         """Tell people something beside the result: on stderr, and never in the way of a program."""

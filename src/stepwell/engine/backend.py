@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeVar
 
+from stepwell.advice import Advice, Verb
 from stepwell.codec.base import REFERENCE, Codec, Place
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
@@ -115,7 +116,7 @@ class Backend:
         # An id is lower case without blanks, so it stays what it is when it is spelled like a key.
         found = await self.retrying(lambda store: (finder or store.views).find(normal_key(target)))
         if found is None:
-            raise NotFoundError("run", target, near=await self.near(target))
+            raise NotFoundError("run", target, near=await self.near(target), fix=Advice(Verb.LIST))
         return found
 
     async def get_last(self, target: str) -> Run:
@@ -133,7 +134,7 @@ class Backend:
             run = await self.get(target)
             detail = await self.retrying(lambda store: store.views.detail(run.run_id))
         if detail is None:
-            raise NotFoundError("run", target)
+            raise NotFoundError("run", target, fix=Advice(Verb.LIST))
         return detail
 
     async def near(self, target: str) -> list[str]:

@@ -10,7 +10,7 @@ from stepwell.engine.repair_drafts import Draft
 from stepwell.model.locations import Location, is_undoing
 from stepwell.model.states import EntryKind
 
-Verb = Literal["rewind", "skip", "redrive", "fork"]
+RepairVerb = Literal["rewind", "skip", "redrive", "fork"]
 SHOWN = 12  # paths in a line
 
 
@@ -18,7 +18,7 @@ SHOWN = 12  # paths in a line
 class RepairPlan:
     """What a repair keeps, drops and runs again. `is_applied` says whether it was done."""
 
-    verb: Verb
+    verb: RepairVerb
     run_id: str
     before: str  # the run's status
     version: int  # of the workflow that it goes on with
@@ -73,7 +73,7 @@ def _some(paths: tuple[str, ...]) -> str:
     return ", ".join(paths[:SHOWN]) + more
 
 
-def describe(verb: Verb, draft: Draft, path: str | None, warnings: tuple[str, ...] = ()) -> RepairPlan:
+def describe(verb: RepairVerb, draft: Draft, path: str | None, warnings: tuple[str, ...] = ()) -> RepairPlan:
     """The plan of a draft."""
     supplied = {entry.location for entry in draft.entries}
     dropped = sorted(draft.dropped.values(), key=lambda entry: entry.seq)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
+from stepwell.advice import Advice, Verb
 from stepwell.engine import repair_drafts
 from stepwell.engine.backend import Backend
 from stepwell.engine.forks import make_fork
 from stepwell.engine.repair_drafts import Draft, locate
-from stepwell.engine.repair_plans import RepairPlan, Verb, describe
+from stepwell.engine.repair_plans import RepairPlan, RepairVerb, describe
 from stepwell.engine.skips import NO_RESULT, Skip, fit, rehearse_draft
 from stepwell.engine.starts import encode_input, input_place
 from stepwell.errors import (
@@ -189,7 +190,7 @@ class Repairs:
     async def _repair(
         self,
         target: str,
-        verb: Verb,
+        verb: RepairVerb,
         make: Callable[[Detail, str], tuple[Draft, RepairPlan]],
         by: str,
         reason: str,
@@ -276,20 +277,20 @@ class Repairs:
         return (f"it would be paused again: {problem.code} {problem.title}",)
 
 
-def _check(run: Run, verb: Verb) -> None:
+def _check(run: Run, verb: RepairVerb) -> None:
     """Raise unless the run is in a state in which its record may change."""
     if run.owner is not None:
         raise RunHeldError(
             f"run {run.run_id} is held by a worker",
             where=run.run_id,
             why=f"it is {run.status.value}, and goes on while you look",
-            fix=f"pause it first: stepwell pause {run.run_id}",
+            fix=Advice(Verb.PAUSE, run.run_id, note="pause it first"),
         )
     if run.status in ENDS_FOR_GOOD:
         raise InvalidMoveError(
             f"run {run.run_id} is {run.status.value}, and stays so",
             where=run.run_id,
-            fix=f"a new run can begin with its record: stepwell fork {run.run_id} --from PATH",
+            fix=Advice(Verb.FORK, run.run_id, note="start a new run from its record"),
         )
     is_undoing = run.cause is not None and run.status is not RunStatus.FAILED
     if run.debounced_until is not None or run.status not in AMENDABLE or is_undoing:
@@ -298,7 +299,7 @@ def _check(run: Run, verb: Verb) -> None:
 
 def _refuse(run: Run, what: str, needs: str) -> InvalidMoveError:
     undoing = run.status is RunStatus.COMPENSATION_FAILED or run.cause is not None
-    fix = f"stepwell rollback resume {run.run_id}" if undoing else f"stepwell why {run.run_id}"
+    fix = Advice(Verb.RESUME_ROLLBACK if undoing else Verb.WHY, run.run_id)
     return InvalidMoveError(
         f"run {run.run_id} is {run.status.value} and cannot {what}", where=run.run_id, why=f"it takes {needs}", fix=fix
     )

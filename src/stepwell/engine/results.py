@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import SECOND, Span
 from stepwell.engine.changes import ChangeFlag, Changes
 from stepwell.engine.lookups import Finder, SharedLookup
@@ -97,7 +98,7 @@ def _check_awaited(question: Question, name: str) -> None:
         f"run {question.run_id} is {status.value} and has not answered {name!r}",
         where=f"run {question.run_id}",
         why="it had read the question" if question.is_read else "it has not read the question",
-        fix="ask a run that is active" if is_over else f"stepwell why {question.run_id}",
+        fix="ask a run that is active" if is_over else Advice(Verb.WHY, question.run_id),
     )
 
 
@@ -139,7 +140,7 @@ class Results:
                 raise
             raise ResultTimeout(
                 f"run {run_id} had not ended after {timeout / SECOND:g} s; it goes on",
-                fix=f"stepwell why {run_id}",
+                fix=Advice(Verb.WHY, run_id),
             ) from None
 
     async def _last_of_chain(self, run: Run) -> Run:

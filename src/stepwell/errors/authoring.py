@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stepwell.advice import Fix
 from stepwell.errors.base import StepwellError
 
 if TYPE_CHECKING:
@@ -130,12 +131,29 @@ class HistoryDivergedError(ReplayError):
     code = "SW201"
 
     def __init__(
-        self, title: str, *, where: str = "", why: str = "", fix: str = "", recorded: str = "", now: str = ""
+        self,
+        title: str,
+        *,
+        where: str = "",
+        why: str = "",
+        fix: Fix = "",
+        recorded: str = "",
+        now: str = "",
+        kind: str = "",
+        asked: str = "",
+        raises: bool = False,
     ) -> None:
-        """`recorded` and `now` are the two sides of the disagreement; without a `why` they are it."""
+        """`recorded` and `now` are the two sides in words; without a `why` they are it.
+
+        For programs: `kind` is the kind of entry recorded at `where`, `asked` the path of the operation that the code
+        asks for or waits at instead, and `raises` tells that the code raises an error before it gets there.
+        """
         super().__init__(title, where=where, why=why or f"recorded: {recorded} · now: {now}", fix=fix)
         self.recorded = recorded
         self.now = now
+        self.kind = kind
+        self.asked = asked
+        self.raises = raises
 
 
 class PoisonError(ReplayError):

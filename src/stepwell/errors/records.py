@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepwell.advice import Advice, Fix
 from stepwell.errors.runs import ChildFailed
 
 FailureKind = Literal["critical", "timeout", "exhausted", "failure", "unknown"]
@@ -20,7 +21,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str = ""
     path: str = ""
     why: str = ""
-    fix: str = ""
+    fix: str = ""  # in words for Python
     trace: str = ""
     attempts: int = 0
     data: Any = None  # of a planned failure: what was given with it, as plain JSON values
@@ -28,11 +29,19 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     run_id: str = ""  # of a child's failure: the child
     status: str = ""
     kind: FailureKind | Literal[""] = ""  # of a step's last failure: why there was no further attempt
+    recorded: str = ""  # of code that does not fit its history: what is recorded ...
+    now: str = ""  # ... and what the code does instead
+    advice: tuple[Advice, ...] = ()  # the fix as data, if it is something that stepwell can do
 
     @property
     def summary(self) -> str:
         """Type and message in one line."""
         return f"{self.type}: {self.message}" if self.message else self.type
+
+    @property
+    def remedy(self) -> Fix:
+        """The fix, for an error that is raised because of this record."""
+        return self.advice or self.fix
 
     def concerns(self, path: str) -> bool:
         """Whether this failure, or one that caused it, happened at a path or somewhere below it."""

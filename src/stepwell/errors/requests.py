@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stepwell.advice import Fix
 from stepwell.errors.base import StepwellError
 
 # --- the caller asked wrongly --------------------------------------------------------------
@@ -20,7 +21,7 @@ class InvalidInputError(RequestError):
 
     code = "SW310"
 
-    def __init__(self, title: str, violations: Iterable[str] = (), *, where: str = "", fix: str = "") -> None:
+    def __init__(self, title: str, violations: Iterable[str] = (), *, where: str = "", fix: Fix = "") -> None:
         self.violations = tuple(violations)
         super().__init__(title, where=where, why="; ".join(self.violations), fix=fix)
 
@@ -36,7 +37,7 @@ class NotFoundError(RequestError):
 
     code = "SW401"
 
-    def __init__(self, kind: str, name: str, *, near: Iterable[str] = (), fix: str = "") -> None:
+    def __init__(self, kind: str, name: str, *, near: Iterable[str] = (), fix: Fix = "") -> None:
         self.kind, self.name, self.near = kind, name, tuple(near)
         hint = f" Did you mean {' or '.join(repr(n) for n in self.near)}?" if self.near else ""
         super().__init__(f"there is no {kind} {name!r}.{hint}", fix=fix)
@@ -47,7 +48,7 @@ class RunEndedError(NotFoundError):
 
     code = "SW403"
 
-    def __init__(self, name: str, status: str, *, fix: str) -> None:
+    def __init__(self, name: str, status: str, *, fix: Fix) -> None:
         super().__init__("active run", name, fix=fix)
         self.title = f"run {name!r} has ended: it is {status}"
         self.status = status
@@ -82,7 +83,7 @@ class FilterError(RequestError):
 
     code = "SW407"
 
-    def __init__(self, title: str, *, where: str = "", position: int = 0, why: str = "", fix: str = "") -> None:
+    def __init__(self, title: str, *, where: str = "", position: int = 0, why: str = "", fix: Fix = "") -> None:
         self.position = position
         super().__init__(title, where=where, why=why, fix=fix)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stepwell.advice import Advice, Verb
 from stepwell.errors.base import StepwellError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except
             f"step {path} failed after {attempts} attempt{'s' if attempts != 1 else ''}: {failure.summary}",
             where=path,
             why=failure.why,
-            fix=failure.fix,
+            fix=failure.remedy,
         )
         self.path = path
         self.failure = failure
@@ -94,7 +95,7 @@ class RunFailed(RunError):  # noqa: N818
             f"run {run_id} {status}: {cause}",
             where=failure.path if failure else "",
             why=failure.why if failure else "",
-            fix=failure.fix if failure else "",
+            fix=failure.remedy if failure else "",
         )
         self.run_id = run_id
         self.status = status
@@ -118,12 +119,12 @@ class RunPaused(RunError):  # noqa: N818
     code = "SW458"
 
     def __init__(self, run_id: str, failure: FailureRecord | None) -> None:
-        mend = "fix the code, then " if failure else ""
+        resume = Advice(Verb.RESUME, run_id, note="fix the code, then" if failure else "")
         super().__init__(
             f"run {run_id} is paused: {failure.summary if failure else 'by an operator'}",
             where=failure.path if failure else "",
             why=failure.why if failure else "",
-            fix=(failure.fix if failure and failure.fix else f"{mend}engine.holds.resume({run_id!r})"),
+            fix=(failure.remedy if failure else "") or resume,
         )
         self.run_id = run_id
         self.failure = failure
@@ -135,7 +136,7 @@ class RecordedError(RunError):
     code = "SW460"
 
     def __init__(self, failure: FailureRecord) -> None:
-        super().__init__(failure.summary, where=failure.path, why=failure.why, fix=failure.fix)
+        super().__init__(failure.summary, where=failure.path, why=failure.why, fix=failure.remedy)
         self.failure = failure
 
 
@@ -179,7 +180,7 @@ class RollbackIncomplete(RunError):  # noqa: N818
             f"rollback of run {run_id} is incomplete: {remaining} effects are not undone"
             + (f"; {failure.summary}" if failure else ""),
             where=failure.path if failure else "",
-            fix=f"remove the cause, then engine.repairs.resume_rollback({run_id!r})",
+            fix=Advice(Verb.RESUME_ROLLBACK, run_id, note="fix the cause, then"),
         )
         self.run_id = run_id
         self.failure = failure

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from stepwell import errors
+from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.redaction import redact
 
 MEDIA: Final = "application/problem+json"
@@ -24,6 +25,7 @@ class Problem(msgspec.Struct, kw_only=True):
     where: str = ""
     why: str = ""
     fix: str = ""
+    advice: list[AdviceBody] = []
     violations: list[str] = []
     request_id: str = ""
 
@@ -85,13 +87,17 @@ def describe(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]
         code=known.code,
         where=_safe(known.where) if is_ours else "",
         why=_safe(known.why) if is_ours else "",
-        fix=_safe(known.fix) if is_ours else "try again; what it is, is in the server's log under this request id",
+        fix=_safe(known.fix_in_requests)
+        if is_ours
+        else "try again; the server's log has the cause under this request id",
+        advice=advice_bodies(known.advice) if is_ours else [],
         violations=[_safe(each) for each in getattr(known, "violations", ())],
         request_id=request_id,
     )
     return problem, {**_HEADERS.get(status, {}), **headers}
 
 
+_LOGGED: Final = "try again; the server's log has the cause under this request id"
 # What a store says of itself names files, hosts and statements: it goes to the log, not to callers.
 _PLAIN: Final = {500: "what is stored cannot be read", 503: "the store does not answer"}
 

@@ -7,6 +7,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from stepwell.advice import in_requests
 from stepwell.engine.causes import Cause
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.views import (
@@ -20,6 +21,7 @@ from stepwell.engine.views import (
     WaitView,
 )
 from stepwell.errors.records import FailureRecord
+from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.http.operations import Call
 from stepwell.model.states import RunStatus
 
@@ -33,6 +35,9 @@ class FailureBody(msgspec.Struct):
     path: str
     why: str
     fix: str
+    advice: list[AdviceBody]
+    recorded: str
+    now: str
     attempts: int
     data: Any
     trace: Any
@@ -154,22 +159,24 @@ class TreeBody(msgspec.Struct):
 
 
 class CauseBody(msgspec.Struct):
-    """One thing in the way of a run, what removes it, and what is in the way of a child."""
+    """One reason why a run is where it is, what to do about it, and the reasons of a child."""
 
     kind: str
     run_id: str
     sentence: str
-    next: str
+    next: list[AdviceBody]
     causes: list[CauseBody]
 
 
 class WhyBody(msgspec.Struct):
-    """Why a run is where it is, and what moves it on."""
+    """Why a run is where it is, and what lets it continue."""
 
     run_id: str
     status: RunStatus
+    headline: str
     sentence: str
-    next: str
+    next: list[AdviceBody]
+    notes: list[str]
     facts: dict[str, Any]
     chain: list[CauseBody]
 
@@ -219,7 +226,10 @@ def failure_body(call: Call, failure: FailureRecord | None) -> FailureBody | Non
         failure.code,
         failure.path,
         failure.why,
-        failure.fix,
+        in_requests(failure.advice) or failure.fix,
+        advice_bodies(failure.advice),
+        failure.recorded,
+        failure.now,
         failure.attempts,
         call.show(failure.data),
         call.show(failure.trace or None),
@@ -276,13 +286,22 @@ def progress_body(call: Call, one: ProgressView) -> ProgressBody:
 def why_body(found: Explanation) -> WhyBody:
     """An explanation."""
     chain = [cause_body(cause) for cause in found.chain]
-    return WhyBody(found.run_id, RunStatus(found.status), found.sentence, found.next, found.facts, chain)
+    return WhyBody(
+        found.run_id,
+        RunStatus(found.status),
+        found.headline,
+        found.sentence,
+        advice_bodies(found.next),
+        list(found.notes),
+        found.facts,
+        chain,
+    )
 
 
 def cause_body(cause: Cause) -> CauseBody:
-    """A cause, with those below it."""
+    """A cause, with those of a child."""
     below = [cause_body(one) for one in cause.causes]
-    return CauseBody(cause.kind, cause.run_id, cause.sentence, cause.next, below)
+    return CauseBody(cause.kind, cause.run_id, cause.sentence, advice_bodies(cause.next), below)
 
 
 def signal_body(call: Call, view: SignalView) -> SignalBody:

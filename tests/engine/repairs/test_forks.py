@@ -117,7 +117,7 @@ async def test_what_was_undone_is_done_again_in_a_fork(url: str, codec: Codec, w
         assert (await run.status()).status == "compensated"
         with pytest.raises(InvalidMoveError) as refused:
             await engine.repairs.redrive(run.run_id)
-        assert "stepwell fork" in refused.value.fix
+        assert "engine.repairs.fork(" in refused.value.fix
         world.broken = set()
 
         plan = await engine.repairs.fork(run.run_id, "sent")

@@ -1,4 +1,4 @@
-"""`stepwell why`: why a run is not moving, and what to type to continue it."""
+"""`stepwell why`: why a run is where it is, and what to type to continue it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepwell.cli.bodies import cause_body
+from stepwell.cli.bodies import advice_bodies, cause_body
 from stepwell.cli.client import Client, ask
-from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.targets import complete_run, get_run_id
@@ -17,6 +16,7 @@ from stepwell.cli.texts import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from stepwell.advice import Advice
     from stepwell.engine.causes import Cause
     from stepwell.engine.explanations import Explanation
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @command("why")
 @click.argument("run", shell_complete=complete_run)
 def why(settings: Settings, run: str) -> None:
-    """Say why a run is not moving: in one sentence, and as a chain of causes, each with what removes it.
+    """Explain why a run is where it is: one sentence, its causes, and what to type to continue it.
 
     \b
     Example:
@@ -35,30 +35,48 @@ def why(settings: Settings, run: str) -> None:
         return await client.engine.explain(await get_run_id(client, run))
 
     found = ask(settings, look)
-    following = in_commands(found.next)
     body = {
         "run_id": found.run_id,
         "status": found.status,
+        "headline": found.headline,
         "sentence": found.sentence,
-        "next": following,
+        "next": advice_bodies(found.next),
+        "notes": list(found.notes),
         "facts": found.facts,
         "chain": [cause_body(cause) for cause in found.chain],
     }
-
-    def words() -> Iterator[str]:
-        yield clean(found.sentence)
-        yield from _lines(found.chain, 1)
-        if following:
-            yield f"  next    {clean(following)}"
-        if found.facts.get("pending_signals"):
-            yield clean(f"  mail    not asked for yet: {', '.join(found.facts['pending_signals'])}")
-        yield f"  more    stepwell show {clean(found.run_id)}"
-
-    Output(settings).one("stepwell.explanation/1", body, run_ids=[found.run_id], words=words)
+    out = Output(settings)
+    out.one("stepwell.explanation/2", body, run_ids=[found.run_id], words=lambda: _words(found, out))
 
 
-def _lines(causes: Iterable[Cause], depth: int) -> Iterator[str]:
-    """Each cause on a line, what is in the way of a child below it."""
+def _words(found: Explanation, out: Output) -> Iterator[str]:
+    """One cause is in the sentence itself; several are listed below it. So each is told once."""
+    from stepwell.advice import Advice, Verb
+
+    if len(found.chain) == 1:
+        yield from out.wrapped(clean(found.sentence))
+        yield from _list(found.chain[0].causes, out, 1)
+    else:
+        yield from out.wrapped(clean(f"{found.headline}{':' if found.chain else '.'}"))
+        yield from _list(found.chain, out, 1)
+    for note in found.notes:
+        yield from out.wrapped(clean(note))
+    yield from _commands("To continue:", [one for one in found.next if not one.is_look])
+    looks = [one for one in found.next if one.is_look]
+    show = Advice(Verb.SHOW, found.run_id)
+    yield from _commands("To see more:", looks if show in looks else [*looks, show])
+
+
+def _list(causes: Iterable[Cause], out: Output, depth: int) -> Iterator[str]:
+    """Each cause, and the causes of a child below it."""
+    indent = "  " * depth
     for cause in causes:
-        yield f"{'  ' * depth}{clean(f'{cause.kind}: {cause.sentence}  ->  {in_commands(cause.next)}')}"
-        yield from _lines(cause.causes, depth + 1)
+        yield from out.wrapped(clean(f"{cause.sentence}."), f"{indent}  ", f"{indent}- ")
+        yield from _list(cause.causes, out, depth + 1)
+
+
+def _commands(title: str, advice: list[Advice]) -> Iterator[str]:
+    """Each on a line of its own that is never wrapped, so that it can be copied."""
+    if advice:
+        yield title
+        yield from (f"  {clean(one.as_command())}" for one in advice)
