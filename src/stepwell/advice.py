@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
 
 
 class Verb(StrEnum):
@@ -128,6 +127,8 @@ class Advice:
 
     def as_http(self) -> dict[str, Any]:
         """The request: its method and path are empty for what the API cannot do."""
+        from urllib.parse import quote
+
         form = _FORMS[self.verb]
         return {
             "verb": self.verb.value,

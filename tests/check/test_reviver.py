@@ -37,7 +37,7 @@ async def test_a_parked_run_shows_both_sides_and_what_it_waits_for(harness: Harn
     worker, run = await parked(harness, ledger)
 
     why = await worker.do(worker.engine.explain(run.run_id))
-    assert "(recorded: step reserve · now: it asks for look)" in why.sentence
+    assert "; recorded: step reserve · now: it asks for look)" in why.sentence
     assert why.notes[0] == "It continues by itself once a worker with code that fits it starts."
 
 

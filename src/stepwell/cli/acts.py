@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepwell.advice import Advice, Verb
 from stepwell.cli.bulk import RunSelection, act_on_many, check_choice
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
@@ -55,7 +56,7 @@ def act_on(settings: Settings, which: RunSelection, act: Act) -> int:
                 f"run {run_id} is {view.status} and cannot {act.impossible}",
                 where=run_id,
                 why=f"it takes {act.needs}",
-                fix=f"stepwell why {run_id}",
+                fix=Advice(Verb.WHY, run_id),
             )
         return run_id, view.status, is_done
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from stepwell.advice import Advice, Verb
 from stepwell.cli.bars import Bars
 from stepwell.cli.client import Client, ask
 from stepwell.cli.errors import PARTLY
@@ -163,7 +164,7 @@ async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
                 break
         await watching.aclose()
     if tally.state in ("paused", "failed"):
-        raise InvalidMoveError(f"{tally.name} has {tally.state}", where=tally.name, fix=f"stepwell why {tally.name}")
+        raise InvalidMoveError(f"{tally.name} has {tally.state}", where=tally.name, fix=Advice(Verb.WHY, tally.name))
 
 
 def _preview(out: Output, runs: Sequence[RunView], act: Act) -> None:

@@ -104,13 +104,14 @@ def causes_of(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple
     reason. `below` has the causes of its children.
     """
     run = detail.run
+    failure = decode_failure(run.failure) if run.failure else None
     match run.status:
         case RunStatus.COMPLETED:
             return ()
         case RunStatus.FAILED:
-            return (Cause("failed", run.run_id, _failure_words(run), (Advice(Verb.RETRY, run.run_id),)),)
+            return (Cause("failed", run.run_id, _failure_words(failure), (Advice(Verb.RETRY, run.run_id),)),)
         case RunStatus.COMPENSATED:
-            return (Cause("failed", run.run_id, _failure_words(run), (Advice(Verb.SHOW, run.run_id),)),)
+            return (Cause("failed", run.run_id, _failure_words(failure), (Advice(Verb.SHOW, run.run_id),)),)
         case RunStatus.CANCELLED:
             show = Advice(Verb.SHOW, run.run_id)
             return (Cause("cancelled", run.run_id, run.reason, (show,)),) if run.reason else ()
@@ -118,12 +119,14 @@ def causes_of(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple
             successor = str(run.successor)
             return (Cause("continued", run.run_id, f"it continues as run {successor}", (Advice(Verb.WHY, successor),)),)
         case RunStatus.PAUSED:
-            return tuple(_pauses(run))
+            return tuple(_pauses(run, failure))
         case RunStatus.COMPENSATION_FAILED:
             left = len(left_to_undo(detail))
             words = f"{left} effects are not undone" if left != 1 else "1 effect is not undone"
             resume = Advice(Verb.RESUME_ROLLBACK, run.run_id, note="fix the cause, then")
-            return (Cause("rollback", run.run_id, f"{words}; {_failure_words(run)}", (resume,)),)
+            own = failure.causes.get("run") if failure is not None else None
+            began = f"; the rollback began after {_failure_words(own)}" if own is not None else ""
+            return (Cause("rollback", run.run_id, f"{words}; {_failure_words(failure)}{began}", (resume,)),)
         case RunStatus.PENDING | RunStatus.RUNNING | RunStatus.WAITING | RunStatus.CANCELLING | RunStatus.COMPENSATING:
             return _moving(detail, cluster, below)
         case _:
@@ -140,19 +143,17 @@ def waited_children(detail: Detail) -> list[Run]:
     ]
 
 
-def _failure_words(run: Run) -> str:
+def _failure_words(failure: FailureRecord | None) -> str:
     """What a run failed with, and where."""
-    failure = decode_failure(run.failure) if run.failure else None
     if failure is None:
         return "no cause was recorded"
-    at = f" (at {failure.path})" if failure.path else ""
-    sides = f" (recorded: {failure.recorded} · now: {failure.now})" if failure.recorded else ""
-    return f"{failure.summary}{at}{sides}"
+    details = [f"at {failure.path}"] if failure.path else []
+    details += [f"recorded: {failure.recorded} · now: {failure.now}"] if failure.recorded else []
+    return f"{failure.summary} ({'; '.join(details)})" if details else failure.summary
 
 
-def _pauses(run: Run) -> list[Cause]:
+def _pauses(run: Run, failure: FailureRecord | None) -> list[Cause]:
     """Why it is paused: a person, its own failure, or both."""
-    failure = decode_failure(run.failure) if run.failure else None
     is_code = failure is not None and is_fixed_by_code(failure)
     advice: tuple[Advice, ...] = (Advice(Verb.RESUME, run.run_id),)
     if is_code:
@@ -163,7 +164,7 @@ def _pauses(run: Run) -> list[Cause]:
     if run.hold is not None:
         causes.append(Cause("paused", run.run_id, hold_words(run.hold, "it"), advice))
     if failure is not None or run.hold is None:
-        causes.append(Cause("code" if is_code else "failure", run.run_id, _failure_words(run), advice))
+        causes.append(Cause("code" if is_code else "failure", run.run_id, _failure_words(failure), advice))
     return causes
 
 

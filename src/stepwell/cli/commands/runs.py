@@ -219,6 +219,7 @@ def watch(settings: Settings, run: str, timeout: str | None) -> None:
 async def _follow(client: Client, run: str, timeout: str | None, out: Output) -> None:
     import asyncio
 
+    from stepwell.advice import Advice, Verb
     from stepwell.clock import span
     from stepwell.errors import ResultTimeout
 
@@ -238,7 +239,7 @@ async def _follow(client: Client, run: str, timeout: str | None, out: Output) ->
         if seen.run.is_ended:
             return
         if limit is not None and client.engine.now() >= limit:
-            raise ResultTimeout(f"run {run_id} is {seen.run.status} after {timeout}", fix=f"stepwell why {run_id}")
+            raise ResultTimeout(f"run {run_id} is {seen.run.status} after {timeout}", fix=Advice(Verb.WHY, run_id))
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
