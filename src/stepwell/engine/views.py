@@ -9,6 +9,7 @@ from typing import Any, Final, assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
+from stepwell.engine.facts import OMITTED, PAYLOAD
 from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry, Progress
 from stepwell.model.failures import decode_failure
@@ -35,7 +36,7 @@ class ProgressView:
     note: str
     turns: int  # how often it gave its slot back
     at: datetime
-    state: Any = None
+    state: Any = field(default=None, metadata=PAYLOAD)
 
     @property
     def words(self) -> str:
@@ -56,7 +57,7 @@ class HoldView:
     by: str
     reason: str
     at: datetime
-    workflow: str | None = None  # of a workflow that was paused; None also for all of them
+    workflow: str | None = field(default=None, metadata=OMITTED)  # that was paused; None also for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,8 @@ class RunView:
     successor: str | None
     reason: str
     failure: FailureRecord | None
-    input: Any = None
-    output: Any = None
+    input: Any = field(default=None, metadata=PAYLOAD)
+    output: Any = field(default=None, metadata=PAYLOAD)
     priority: int = 0
     tags: dict[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
@@ -116,7 +117,7 @@ class RunView:
     hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
     forked_from: str | None = field(default=None, metadata=A_LINE)  # the run whose record it began with
     unreadable: str = ""  # why its row cannot be read; then what is shown of it may be missing
-    progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
+    progress: tuple[ProgressView, ...] = field(default=(), metadata=OMITTED)  # of its long steps; in `status` only
 
     @property
     def is_ended(self) -> bool:
@@ -124,8 +125,6 @@ class RunView:
         return self.ended_at is not None
 
 
-RUN_FIELDS: Final = tuple(one.name for one in fields(RunView) if one.name != "progress")
-"""What HTTP and the command line show of every run."""
 RUN_LINES: Final = tuple(one.name for one in fields(RunView) if one.metadata == A_LINE)
 
 _MADE: Final = frozenset({"status", "parent", "failure", "input", "output", "tags", "hold", "progress", "unreadable"})
@@ -154,7 +153,7 @@ class EntryView:
     attempts: int
     at: datetime
     took: float  # seconds
-    value: Any
+    value: Any = field(metadata=PAYLOAD)
     failure: FailureRecord | None
     can_undo: bool
     is_undone: bool
@@ -181,12 +180,12 @@ class SignalView:
     number: int
     target: str  # the key that it is held for, or the id of the run that has it
     name: str
-    payload: Any
+    payload: Any = field(metadata=PAYLOAD)
     sent_at: datetime
     is_held: bool
     run_status: str | None  # of the run that has it; None while it is held
     reason: str  # why the run refused it; empty if it did not
-    stored: bytes = field(repr=False, compare=False)
+    stored: bytes = field(repr=False, compare=False, metadata=OMITTED)
 
 
 def held_view(held: HeldSignal) -> SignalView:

@@ -127,7 +127,7 @@ async def show_run(call: Call) -> Reply:
     return Reply(
         ShownRun(
             run_body(call, run_view(detail.run, fetch=engine.runs.fetch)),
-            [wait_body(wait) for wait in wait_views(detail)],
+            [wait_body(call, wait) for wait in wait_views(detail)],
             [progress_body(call, one) for one in progress_views(detail, engine.runs.fetch)],
             [signal.name for signal in detail.signals],
             [run_body(call, run_view(child)) for child in detail.children],
@@ -150,7 +150,7 @@ async def show_tree(call: Call) -> Reply:
     engine = call.services.engine
     detail = await engine.runs.detail(call.path["run"])
     entries = entry_views(detail, fetch=engine.runs.fetch)
-    root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), wait_body)
+    root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), lambda wait: wait_body(call, wait))
     return Reply(TreeBody(run_body(call, run_view(detail.run, fetch=engine.runs.fetch)), root))
 
 
@@ -178,7 +178,7 @@ def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of
 
 async def why(call: Call) -> Reply:
     """Why a run is not moving, and what moves it on."""
-    return Reply(why_body(await call.services.engine.explain(call.path["run"])))
+    return Reply(why_body(call, await call.services.engine.explain(call.path["run"])))
 
 
 async def result(call: Call) -> Reply:
