@@ -52,10 +52,12 @@ T = TypeVar("T")
 
 
 class SyncHandle(Generic[Result]):
-    """A started (or found) run.
+    """A run that was started, or found.
 
-    `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has
-    the same input. `replaced` is the run whose key it took over, with `on_conflict="replace"`.
+    `is_new` is false if the start returned an earlier run of the same key. Then `same_input` tells whether that run
+    has the same input, and `found` is that run as the start found it: it may have ended, and have failed. `found` is
+    None for a new run, and for a start inside a transaction of the caller. `replaced` is the run whose key this one
+    took over, with `on_conflict="replace"`.
     """
 
     def __init__(self, portal: Portal, inner: Handle[Result]) -> None:
@@ -65,6 +67,7 @@ class SyncHandle(Generic[Result]):
         self.is_new = inner.is_new
         self.same_input = inner.same_input
         self.replaced = inner.replaced
+        self.found = inner.found
 
     def result(self, timeout: Duration | None = None) -> Result:
         """Wait for the end of the run, and of the runs that continue it.
@@ -256,12 +259,18 @@ class SyncRuns:
         """
         return self._inner.fetch(payload)
 
-    def watch(self, target: str) -> Iterator[Run | None]:
-        """A run as it is now, and again after each change; None for each second without one. Ends with the run.
+    def watch(self, target: str) -> Iterator[RunView]:
+        """A run as it is now, and again after each change. Ends with the run.
 
-        Changes that follow each other closely may be told as one.
+        Changes that follow each other closely may be reported as one.
         """
         return self._portal.iterate(self._inner.watch(target))
+
+    def pulse(self, target: str) -> Iterator[Run | None]:
+        """`watch` for a server that must notice when its client is gone: the stored run, and None for each second
+        without a change.
+        """
+        return self._portal.iterate(self._inner.pulse(target))
 
     @overload
     def state(self, target: str, name: str = "") -> Any: ...
@@ -301,12 +310,21 @@ class SyncRuns:
         """Cancel a run and the children that it waits for; `Engine.cancel` says what is promised."""
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
 
-    def list(self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None) -> list[RunView]:
-        """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
-        next page is behind `before`, the last of this one. A value that is kept apart is listed as a mark; `find` has
-        it. Raises `FilterError`.
+    def list(
+        self,
+        where: RunFilter | str = ALL_RUNS,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        include_system: bool = False,
+    ) -> list[RunView]:
+        """Runs, newest first, or in the order of a filter such as `"status:failed since:24h sort:-took"`
+        (docs/filters.md). The next page is behind `before`, the last run of this one.
+
+        Runs of stepwell's own workflows are left out, unless `include_system` or the filter names them. A value that
+        is stored outside its run is listed as a mark; `find` has it. Raises `FilterError`.
         """
-        return self._portal.wait(self._inner.list(where, limit=limit, before=before))
+        return self._portal.wait(self._inner.list(where, limit=limit, before=before, include_system=include_system))
 
 
 class SyncSignals:
@@ -437,7 +455,7 @@ class SyncRepairs:
         self,
         target: str,
         *,
-        start: str | None = None,
+        from_path: str | None = None,
         version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         skip: str | None = None,
@@ -446,7 +464,7 @@ class SyncRepairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Let a failed run go on from its failure, or from `start`, a path as for `rewind`.
+        """Let a failed run go on from its failure, or from `from_path`, a path as for `rewind`.
 
         `version` "new" is the newest one that this engine knows, or else that a live worker serves. A changed `input`
         is what the code sees from its beginning; what is kept was done with the old one, and the plan says so. `skip`
@@ -455,7 +473,7 @@ class SyncRepairs:
         return self._portal.wait(
             self._inner.redrive(
                 target,
-                start=start,
+                from_path=from_path,
                 version=version,
                 input=input,
                 skip=skip,
@@ -469,7 +487,7 @@ class SyncRepairs:
     def fork(
         self,
         target: str,
-        start: str,
+        from_path: str,
         *,
         key: str | None = None,
         run_id: str | None = None,
@@ -485,7 +503,9 @@ class SyncRepairs:
         is done again.
         """
         return self._portal.wait(
-            self._inner.fork(target, start, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run)
+            self._inner.fork(
+                target, from_path, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run
+            )
         )
 
 

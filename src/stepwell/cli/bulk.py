@@ -155,7 +155,7 @@ async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
     """Show how far it is, until it is over."""
     bulks = client.engine.bulks
     with Bars(out) as bars:
-        watching = client.engine.runs.watch(tally.name)
+        watching = client.engine.runs.pulse(tally.name)
         async for _ in watching:
             bulk = await bulks.get(tally.name)
             tally.total, tally.state = bulk.matched or tally.total, bulk.state

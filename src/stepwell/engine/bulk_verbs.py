@@ -56,7 +56,7 @@ class RewindBulkOptions(_Path, ReasonOptions, total=False):
 class RedriveBulkOptions(ReasonOptions, total=False):
     """See `Repairs.redrive`."""
 
-    start: str | None
+    from_path: str | None
     version: Literal["same", "new"] | int
     input: Any
     skip: str | None

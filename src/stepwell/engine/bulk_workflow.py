@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from stepwell.clock import Instant
 from stepwell.engine.bulk_verbs import Nouns, find_verb, refusal
-from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
+from stepwell.engine.bulks import ABORT, ACT, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
 from stepwell.engine.filters import parse_filter
+from stepwell.engine.system_runs import BULK
 from stepwell.errors import RequestError
 from stepwell.replay.context import Context
 from stepwell.replay.steps import step

@@ -13,6 +13,7 @@ from stepwell.codec.base import Place, Row
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulk_verbs import Nouns, check_options
 from stepwell.engine.filters import parse_filter
+from stepwell.engine.system_runs import BULK
 from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, InvalidOptionError, NotFoundError, RequestError, StoreError
 from stepwell.model.locations import format_path
@@ -20,7 +21,6 @@ from stepwell.model.runs import Run
 from stepwell.model.states import EntryStatus, RunStatus
 from stepwell.stores.base.views import RunFilter
 
-BULK: Final = "stepwell.bulk"  # the workflow
 VERSION: Final = 1
 BULK_DEFINITION: Final = f"{BULK}@{VERSION}"
 ACT: Final = "act"  # its step whose results are the items

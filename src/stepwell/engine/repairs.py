@@ -109,7 +109,7 @@ class Repairs:
         self,
         target: str,
         *,
-        start: str | None = None,
+        from_path: str | None = None,
         version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         skip: str | None = None,
@@ -118,7 +118,7 @@ class Repairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Let a failed run go on from its failure, or from `start`, a path as for `rewind`.
+        """Let a failed run go on from its failure, or from `from_path`, a path as for `rewind`.
 
         `version` "new" is the newest one that this engine knows, or else that a live worker serves. A changed `input`
         is what the code sees from its beginning; what is kept was done with the old one, and the plan says so. `skip`
@@ -127,13 +127,13 @@ class Repairs:
         newest = await self._version_of(target, version)
 
         def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
-            if detail.run.status is not RunStatus.FAILED and start is None and skip is None:
+            if detail.run.status is not RunStatus.FAILED and from_path is None and skip is None:
                 raise _refuse(detail.run, "be redriven", "a failed run, unless it says from where")
             now = self._backend.store.now()
             draft = (
                 repair_drafts.go_on(detail, now)
-                if start is None
-                else repair_drafts.rewind(detail, locate(detail, start), now)
+                if from_path is None
+                else repair_drafts.rewind(detail, locate(detail, from_path), now)
             )
             if newest is not None and newest != detail.run.version:
                 draft.version = newest
@@ -144,14 +144,14 @@ class Repairs:
                     warnings = ("what is kept was done with the old input",)
             if skip is not None:
                 Skip(draft, self._backend.registry, self._backend.codec, token).apply(skip, result)
-            return draft, describe("redrive", draft, start, (*warnings, *self._warnings(draft)))
+            return draft, describe("redrive", draft, from_path, (*warnings, *self._warnings(draft)))
 
         return await self._repair(target, "redrive", plan, by, reason, dry_run=dry_run)
 
     async def fork(
         self,
         target: str,
-        start: str,
+        from_path: str,
         *,
         key: str | None = None,
         run_id: str | None = None,
@@ -169,11 +169,11 @@ class Repairs:
         fork_id = RunId(self._backend.environment.ids.uuid()) if run_id is None else RunId(normal_key(run_id))
         for _ in range(TRIES_MAX):
             detail = await self._newest_detail(target)
-            draft = repair_drafts.fork_at(detail, locate(detail, start), self._backend.store.now())
+            draft = repair_drafts.fork_at(detail, locate(detail, from_path), self._backend.store.now())
             if input is not UNCHANGED:
                 draft.input = self._edited(detail.run, None, input)
             warnings = ("what is copied was done with the old input",) if draft.input and draft.kept else ()
-            plan = replace(describe("fork", draft, start, warnings), fork_id=fork_id, cancelled=(), left=())
+            plan = replace(describe("fork", draft, from_path, warnings), fork_id=fork_id, cancelled=(), left=())
             own_key = None if key is None else normal_key(key)
             fork = make_fork(draft, fork_id, own_key, self._backend.codec, by, redact(reason))
             if dry_run:

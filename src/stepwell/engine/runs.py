@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
@@ -28,6 +29,7 @@ from stepwell.engine.starts import (
     input_place,
     positive,
 )
+from stepwell.engine.system_runs import list_own, names_system
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import NotFoundError, StoreError
@@ -35,6 +37,7 @@ from stepwell.ids import RunId
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
+from stepwell.model.states import RunStatus
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.signals import Signal
 from stepwell.replay.workflows import Workflow
@@ -46,6 +49,8 @@ Out = TypeVar("Out")
 T = TypeVar("T")
 
 ALL_RUNS = RunFilter()
+LOG = logging.getLogger("stepwell.engine")
+_ENDED_BADLY = frozenset({RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.CANCELLED})
 
 OnStart = Callable[[NewRun], NewRun]  # gives a run that is about to be created its last tags
 _Input = tuple[RunId, bytes, Start]
@@ -228,10 +233,22 @@ class Runs:
 
     # --- what it shows while it runs ---
 
-    async def watch(self, target: str) -> AsyncGenerator[Run | None, None]:
-        """A run as it is now, and again after each change; None for each second without one. Ends with the run.
+    async def watch(self, target: str) -> AsyncGenerator[RunView, None]:
+        """A run as it is now, and again after each change. Ends with the run.
 
-        Changes that follow each other closely may be told as one.
+        Changes that follow each other closely may be reported as one.
+        """
+        pulse = self.pulse(target)
+        try:
+            async for run in pulse:
+                if run is not None:
+                    yield run_view(run, fetch=self._backend.fetch)
+        finally:
+            await pulse.aclose()
+
+    async def pulse(self, target: str) -> AsyncGenerator[Run | None, None]:
+        """`watch` for a server that must notice when its client is gone: the stored run, and None for each second
+        without a change.
         """
         run = await self._backend.get(target)
         watch = self._watches.watch(run)
@@ -325,7 +342,27 @@ class Runs:
         created = await self._create(new)
         check_ids(created, new)
         same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
-        return [self._handle(item, is_same, started.output_hint) for item, is_same in zip(created, same, strict=True)]
+        found = await self._found([item.run_id for item in created if not item.is_new])
+        return [
+            self._handle(item, is_same, started.output_hint, found.get(item.run_id))
+            for item, is_same in zip(created, same, strict=True)
+        ]
+
+    async def _found(self, run_ids: Sequence[RunId]) -> dict[RunId, RunView]:
+        """The runs that starts got in place of new ones. A run that did not end well is worth a line in the log."""
+        if not run_ids:
+            return {}
+        runs = await self._backend.retrying(lambda store: store.views.find_many(run_ids))
+        for run in runs:
+            if run is not None and run.status in _ENDED_BADLY:
+                LOG.warning(
+                    "the start of %s with key %r started nothing: run %s has that key, and is already %s",
+                    run.workflow,
+                    run.key,
+                    run.run_id,
+                    run.status.value,
+                )
+        return {run.run_id: run_view(run) for run in runs if run is not None}
 
     async def _create(self, new: list[NewRun]) -> list[Created]:
         backend, tries = self._backend, count()
@@ -350,11 +387,17 @@ class Runs:
             return False
         return theirs == codec.unseal(new.input, place=input_place(new.workflow, new.run_id))
 
-    def _handle(self, created: Created, is_same: bool, hint: Any) -> Handle[Any]:
-        return self._handle_on(created.run_id, created.is_new, is_same, hint, created.replaced)
+    def _handle(self, created: Created, is_same: bool, hint: Any, found: RunView | None = None) -> Handle[Any]:
+        return self._handle_on(created.run_id, created.is_new, is_same, hint, created.replaced, found)
 
     def _handle_on(
-        self, run_id: RunId, is_new: bool, is_same: bool, hint: Any, replaced: RunId | None = None
+        self,
+        run_id: RunId,
+        is_new: bool,
+        is_same: bool,
+        hint: Any,
+        replaced: RunId | None = None,
+        found: RunView | None = None,
     ) -> Handle[Any]:
         return Handle(
             self,
@@ -364,6 +407,7 @@ class Runs:
             same_input=is_same,
             output_hint=hint,
             replaced=replaced,
+            found=found,
         )
 
     async def _published(self, target: str) -> tuple[Run, list[Published]]:
@@ -375,15 +419,27 @@ class Runs:
 
     # Last, because behind it `list` is this method.
     async def list(
-        self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None
+        self,
+        where: RunFilter | str = ALL_RUNS,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        include_system: bool = False,
     ) -> list[RunView]:
-        """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
-        next page is behind `before`, the last of this one. A value that is kept apart is listed as a mark; `find` has
-        it. Raises `FilterError`.
+        """Runs, newest first, or in the order of a filter such as `"status:failed since:24h sort:-took"`
+        (docs/filters.md). The next page is behind `before`, the last run of this one.
+
+        Runs of stepwell's own workflows are left out, unless `include_system` or the filter names them. A value that
+        is stored outside its run is listed as a mark; `find` has it. Raises `FilterError`.
         """
         wanted = parse_filter(where, self._backend.store.now()) if isinstance(where, str) else where
         cursor = None if before is None else RunId(before)
-        runs = await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=limit, before=cursor))
+
+        async def list_page(limit: int, before: RunId | None) -> list[Run]:
+            return await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=limit, before=before))
+
+        is_all = include_system or names_system(wanted)
+        runs = await (list_page(limit, cursor) if is_all else list_own(list_page, limit, cursor))
         return [run_view(run) for run in runs]
 
 

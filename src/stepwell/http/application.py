@@ -274,7 +274,9 @@ def _unknown(methods: Mapping[str, Operation]) -> Refused:
         allowed = ", ".join(sorted(methods))
         error = RequestError("this method is not possible here", fix=f"use {allowed}")
         return Refused(405, error, {"allow": allowed})
-    return Refused(404, NotFoundError("path", "here", fix="GET /openapi.json lists what there is"))
+    error = NotFoundError("path", "", fix="GET /openapi.json lists every path")
+    error.title = "this API has no such path"  # which is not repeated: it may hold a secret
+    return Refused(404, error)
 
 
 def _respond(operation: Operation, reply: Reply | Response) -> Response:

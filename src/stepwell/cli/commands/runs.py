@@ -68,9 +68,7 @@ def ls(
         page = await client.list_runs(wanted, limit=limit + 1, before=cursor)
         if not out.is_for_people or (cursor is None and len(page) <= limit):
             return page, len(page)
-        from stepwell.engine.filters import parse_filter
-
-        return page, await client.views.count_runs(parse_filter(wanted, client.store.now()), limit=_COUNTED_MAX + 1)
+        return page, await client.count_runs(wanted, limit=_COUNTED_MAX + 1)
 
     found, total = ask(settings, look)
     runs = found[:limit]

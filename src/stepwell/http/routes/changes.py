@@ -90,7 +90,7 @@ async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
     call.services.followers += 1
     loop = asyncio.get_running_loop()
     ends_at, beat_at = loop.time() + call.query.seconds, loop.time() + _BEAT_SECONDS
-    watching = call.services.engine.runs.watch(run_id)
+    watching = call.services.engine.runs.pulse(run_id)
     try:
         async for run in watching:
             call.confirm()

@@ -133,7 +133,7 @@ async def redrive(call: Call) -> Reply:
     """Let a failed run go on, from its failure or from a place."""
     body: RedriveBody = call.body
     how: dict[str, Any] = {
-        "start": body.from_,
+        "from_path": body.from_,
         "version": body.version,
         "input": _given(body.input, UNCHANGED),
         "skip": body.skip,

@@ -59,6 +59,7 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     q: FilterText = ""
     limit: Limit = 50
     cursor: Cursor | None = None
+    system: bool = False  # also the runs of stepwell's own workflows
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -114,7 +115,7 @@ async def list_runs(call: Call) -> Reply:
     engine = call.services.engine
     where = call.filter(query.q, where="q")
     before = None if query.cursor is None else read_cursor(query.cursor)
-    found = await engine.runs.list(where, limit=query.limit + 1, before=before)
+    found = await engine.runs.list(where, limit=query.limit + 1, before=before, include_system=query.system)
     page = found[: query.limit]
     following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
     return Reply(RunPage([run_body(call, run) for run in page], following))

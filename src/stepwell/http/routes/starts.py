@@ -7,9 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from stepwell.advice import Advice, Verb
 from stepwell.engine.handles import Handle
 from stepwell.engine.starts import StartManyOptions
+from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, UnknownWorkflowError
+from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.http.fields import DurationText, KeyText
 from stepwell.http.idempotency import reserve
 from stepwell.http.operations import Call, Operation, Reply
@@ -17,6 +20,7 @@ from stepwell.http.roles import Permission
 from stepwell.http.routes.workflows import versions_of
 from stepwell.http.schemas import RunBody, run_body
 from stepwell.ids import RunId, SystemIds
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.nearest import nearest
 
 
@@ -45,6 +49,8 @@ class StartedBody(msgspec.Struct):
     is_new: bool
     same_input: bool | None
     replaced: str | None
+    note: str  # why nothing was started, if the run that was found has already ended
+    advice: list[AdviceBody]
 
 
 async def start(call: Call) -> Reply:
@@ -65,8 +71,16 @@ async def start(call: Call) -> Reply:
     call.after = view.status
     location = {"location": f"runs/{view.run_id}"}
     same_input = handle.same_input if handle.is_new or call.caller.sees_payloads else None
-    started = StartedBody(run_body(call, view), handle.is_new, same_input, handle.replaced)
+    note, advice = _found_words(handle, view)
+    started = StartedBody(run_body(call, view), handle.is_new, same_input, handle.replaced, note, advice_bodies(advice))
     return Reply(started, 201 if handle.is_new else 200, location)
+
+
+def _found_words(handle: Handle[Any], view: RunView) -> tuple[str, tuple[Advice, ...]]:
+    if handle.is_new or view.status not in TERMINAL:
+        return "", ()
+    advice = Advice(Verb.RETRY if view.status == RunStatus.FAILED else Verb.SHOW, view.run_id)
+    return f"nothing was started: this run was there already, and is {view.status}", (advice,)
 
 
 async def _begin(call: Call, body: StartBody, options: StartManyOptions, run_id: str | None = None) -> Handle[Any]:
