@@ -1,4 +1,4 @@
-"""Errors at the edge: words on stderr and an exit code, decided by group so that a new error needs nothing here."""
+"""Errors on the command line: a message on stderr and an exit code, which the class of the error decides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, 
     130,
 )
 
-# The first group that fits decides.
+# The first matching group decides.
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFoundError, NOT_FOUND),
     (errors.InvalidMoveError, CONFLICT),
@@ -58,7 +58,7 @@ def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> i
 
 
 def describe(error: Exception) -> tuple[dict[str, Any], int]:
-    """What is told of an error, and the exit code it means."""
+    """The fields of an error, and its exit code."""
     error = readable(error)
     if isinstance(error, errors.StepwellError):
         code = next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
@@ -80,18 +80,18 @@ def describe(error: Exception) -> tuple[dict[str, Any], int]:
 
 
 def readable(error: Exception) -> Exception:
-    """What a reader of stored bytes raised, as an error of ours."""
+    """The error, or a `CorruptRecordError` for one that decoding of stored bytes raised."""
     import msgspec
 
     if not isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
         return error
     from stepwell.stores.base.damage import FIX, cause_of
 
-    return errors.CorruptRecordError("what is stored cannot be read", why=cause_of(error), fix=FIX)
+    return errors.CorruptRecordError("a stored value cannot be read", why=cause_of(error), fix=FIX)
 
 
 def _unexpected(error: Exception) -> dict[str, Any]:
-    """A bug of ours. The report has the places and no values: the message of an error may quote a payload."""
+    """A bug of stepwell. The report has places in the code and no values: a message may quote a payload."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="stepwell-report-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
@@ -120,7 +120,7 @@ def _in_words(facts: dict[str, Any]) -> str:
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Whether the command line asked for JSON, for errors that come before its options are understood."""
+    """Whether the command line asks for JSON, for errors that occur before its options are parsed."""
     for word, after in zip(words, [*words[1:], ""], strict=True):
         value = after if word in ("-o", "--output") else word.removeprefix("--output=").removeprefix("-o")
         if value in ("json", "jsonl") and value != word:

@@ -95,7 +95,7 @@ class ClusterState(NamedTuple):
         if others:
             start = Advice(Verb.WORKER, note=f"with the code of {run.workflow} version {run.version}")
             return Cause("version", run.run_id, f"{what}, only for {', '.join(others)}", (start,))
-        sentence = what if self.live else f"{what}, and there is no other worker"
+        sentence = what if self.live else f"{what}, and no other worker is alive either"
         return Cause("worker", run.run_id, sentence, (Advice(Verb.WORKER),))
 
 

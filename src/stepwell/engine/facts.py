@@ -34,7 +34,7 @@ FAILURE_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """How values are shown to those who read the JSON."""
+    """How values are shown in the JSON of one audience."""
 
     moment: Callable[[datetime], Any]
     payload: Callable[[Any], Any]

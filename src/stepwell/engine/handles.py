@@ -1,4 +1,4 @@
-"""A handle: a run as its starter holds it."""
+"""Handles: a run as its starter sees it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Handle(Generic[Result]):
         """Wait for the end of the run, and of the runs that continue it.
 
         Raises `RunFailed`, `RunCancelled`, `RollbackIncomplete` or `RunPaused` when it does not complete, and
-        `ResultTimeout` when it has not ended in time; the run itself goes on then.
+        `ResultTimeout` when it has not ended in time; the run itself continues.
         """
         return cast("Result", await self._runs.result(self.run_id, timeout=timeout, output_hint=self._output_hint))
 

@@ -52,12 +52,12 @@ ALL_RUNS = RunFilter()
 LOG = logging.getLogger("stepwell.engine")
 _ENDED_BADLY = frozenset({RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.CANCELLED})
 
-OnStart = Callable[[NewRun], NewRun]  # gives a run that is about to be created its last tags
+OnStart = Callable[[NewRun], NewRun]  # adds tags to a run that is about to be created
 _Input = tuple[RunId, bytes, Start]
 
 
 class Runs:
-    """`engine.runs`: starts runs, finds them, and tells what they record and show."""
+    """`engine.runs`: starts runs, finds them, and reads what they record and publish."""
 
     def __init__(self, backend: Backend, signals: Signals, results: Results, on_start: OnStart | None = None) -> None:
         self._backend = backend
@@ -71,7 +71,7 @@ class Runs:
     async def start_many(
         self, workflow: Workflow[Any, Out] | str, starts: Sequence[Start], **options: Unpack[StartManyOptions]
     ) -> list[Handle[Out]]:
-        """Start many runs in one transaction; equal keys among them collapse into one run."""
+        """Start many runs in one transaction; starts with equal keys share one run."""
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
         return await self._start(Started.of(definition), inputs, Plan(**options))
@@ -84,9 +84,9 @@ class Runs:
         **options: Unpack[StartManyOptions],
     ) -> list[Handle[Out]]:
         """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
-        the connection. It waits for nothing but the database, and the engine need not be open.
+        the connection. It waits only for the database, and the engine need not be open.
 
-        Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
+        Not promised: `same_input` of a handle on an existing run, if payloads are encrypted.
         """
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
@@ -105,7 +105,7 @@ class Runs:
         run_id: str | None = None,
         **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
-        """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
+        """Start a workflow that is not registered here: the input is plain JSON, and the worker checks it."""
         name, own_id = check_name(workflow, what="workflow name"), self._run_id(run_id)
         stored = self._backend.codec.encode(input, place=input_place(workflow, own_id))
         started = Started(name, version, Any)
@@ -120,18 +120,18 @@ class Runs:
         quiet: Duration,
         max_wait: Duration | None = None,
     ) -> Handle[Out]:
-        """Start a run when nobody has called this for the key for `quiet`, with the input of the last call; at the
-        latest `max_wait` after the first call.
+        """Start a run once there was no call for the key for `quiet`, with the input of the last call, but no later
+        than `max_wait` after the first call.
 
-        The planned run does not hold the key yet: until it begins, only this call sees it, and only this call changes
-        it. If another run of the key is active when it is due, it begins at that run's end. Once it has begun it
-        is not changed any more: the next call plans another run. Ended runs never answer it.
+        The planned run does not hold the key yet: until it begins, only this call finds it and changes it. If another
+        run of the key is active when the planned run is due, the planned run begins when that run ends. A run that
+        has begun does not change: the next call plans another run. Ended runs are never returned.
         """
         backend = self._backend
         normal, at_rest = normal_key(key), positive(quiet, "quiet", workflow.name)
         limit = FOREVER if max_wait is None else positive(max_wait, "max_wait", workflow.name)
         planned = await backend.find(key)
-        # An input may be sealed for one run, so it must be known which one: the store says if it is another by now.
+        # An input may be encrypted for one run, so its id comes first; the store reports if another run is planned.
         run_id = planned.run_id if planned is not None and planned.debounced_until is not None else self._run_id(None)
         while True:
             stored = encode_input(backend.codec, workflow, input, run_id)
@@ -165,8 +165,8 @@ class Runs:
     ) -> Handle[Any]:
         """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
 
-        Of many callers at once one starts the run (`is_new`), and every signal is in it. A run of the key that has
-        ended does not count: a new one is started.
+        Of many concurrent callers, one starts the run (`is_new`), and the run gets every signal. An ended run of the
+        key does not count: a new run is started.
         """
         backend, definition = self._backend, self._definition(workflow)
         run_id = self._run_id(None)
@@ -182,7 +182,7 @@ class Runs:
         return self._handle(created, await self._has_same_input(created, run), definition.output_hint)
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> Handle[Out]:
-        """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
+        """A handle on an existing run, by id or key. Raises `NotFoundError`."""
         run = await self._backend.get(target)
         return self._handle_on(run.run_id, False, True, workflow.output_hint)
 
@@ -193,7 +193,7 @@ class Runs:
         return (await self.find_many([target]))[0]
 
     async def get(self, target: str) -> RunView:
-        """`find`, for a run that is there. Raises `NotFoundError`."""
+        """`find`, for a run that must exist. Raises `NotFoundError`."""
         view = await self.find(target)
         if view is None:
             raise NotFoundError("run", target)
@@ -210,7 +210,7 @@ class Runs:
             progress = dict(zip(active, lists, strict=True))
         return [None if run is None else run_view(run, progress.get(run.run_id, ()), backend.fetch) for run in found]
 
-    # --- what is recorded of one ---
+    # --- the record of one run ---
 
     async def detail(self, target: str) -> Detail:
         """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
@@ -226,12 +226,12 @@ class Runs:
         return [act_view(act) for act in await self._backend.retrying(lambda store: store.views.list_audit(run.run_id))]
 
     def fetch(self, payload: bytes) -> bytes:
-        """A stored payload that is kept apart, from the database or the folder of this engine; any other as it is. The
-        reference itself if what it refers to cannot be read here.
+        """A payload. One that is stored outside its run is read from the database or the folder of this engine; its
+        reference is returned if it cannot be read.
         """
         return self._backend.fetch(payload)
 
-    # --- what it shows while it runs ---
+    # --- what a run publishes ---
 
     async def watch(self, target: str) -> AsyncGenerator[RunView, None]:
         """A run as it is now, and again after each change. Ends with the run.
@@ -265,7 +265,7 @@ class Runs:
     async def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
         """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
 
-        None if it has published nothing under this name. A run that was continued stands for the one that continues it.
+        None if it has published nothing under this name. A continued run is followed to its newest successor.
         """
         run, published = await self._published(target)
         return next((self._decode(run, one, as_type) for one in published if one.name == name), None)
@@ -282,7 +282,7 @@ class Runs:
     def stream(self, target: str, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
         """Follow a stream: `async for item in engine.runs.stream(run_id, "tokens", after=offset)`.
 
-        It ends when the stream is closed or the run has ended. A `StreamReset` tells that a step began again.
+        It ends when the stream is closed or the run has ended. A `StreamReset` means that a step started again.
         """
         check_stream(name, after)
         backend = self._backend
@@ -291,7 +291,7 @@ class Runs:
     # --- its end ---
 
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
-        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        """The result of a run, once it and its successors have ended. See `Handle.result`."""
         backend = self._backend
         limit = None if timeout is None else span(timeout, what="timeout")
         backend.check_home()
@@ -311,7 +311,7 @@ class Runs:
         return backend.codec.decode(ended.output, hint, place=place)
 
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and the children that it waits for; `Engine.cancel` says what is promised."""
+        """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return await cancel_run(self._backend, target, reason, compensate=compensate, by=by)
 
     # --- inside ---
@@ -376,7 +376,7 @@ class Runs:
         return created
 
     async def _has_same_input(self, created: Created, new: NewRun) -> bool:
-        """The store compares stored inputs; encrypted ones are never equal, so those are opened."""
+        """The store compares stored inputs. Encrypted inputs are never equal, so they are decrypted."""
         codec = self._backend.codec
         if created.is_new or not codec.conceals:
             return created.same_input
@@ -417,7 +417,7 @@ class Runs:
     def _decode(self, run: Run, one: Published, hint: Any) -> Any:
         return self._backend.codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))
 
-    # Last, because behind it `list` is this method.
+    # Last, because below it `list` is this method.
     async def list(
         self,
         where: RunFilter | str = ALL_RUNS,
@@ -448,5 +448,5 @@ async def _debounce(new: NewRun, quiet: Span, max_wait: Span, store: Store) -> D
 
 
 def _repeated(new: list[NewRun]) -> list[NewRun]:
-    """A repeated start may find its own run id: that is its own doing."""
+    """The same starts for a retry: each may find its own run id, which the first attempt stored."""
     return [run._replace(own_id=True) for run in new]

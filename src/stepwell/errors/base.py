@@ -25,7 +25,7 @@ class StepwellError(Exception):
 
     @property
     def remedy(self) -> Fix:
-        """The fix as it was given: to hand it on to another error."""
+        """The fix as it was given, for another error that wraps this one."""
         return self.advice or self.fix
 
     @property

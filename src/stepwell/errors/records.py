@@ -1,4 +1,4 @@
-"""Failure records: what is kept of an exception. Errors carry them, so they are declared beside them."""
+"""Failure records: what is stored of an exception. Errors carry them, so both are in one package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FailureKind = Literal["critical", "timeout", "exhausted", "failure", "unknown"]
 
 
 class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of an exception: its type's name, its words, and where it came from."""
+    """What is stored of an exception: the name of its type, its message, and where it was raised."""
 
     type: str
     message: str
@@ -24,7 +24,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     fix: str = ""  # in words for Python
     trace: str = ""
     attempts: int = 0
-    data: Any = None  # of a planned failure: what was given with it, as plain JSON values
+    data: Any = None  # of a planned failure: the data passed with it, as plain JSON values
     causes: dict[str, FailureRecord] = {}
     run_id: str = ""  # of a child's failure: the child
     status: str = ""
@@ -44,7 +44,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.advice or self.fix
 
     def concerns(self, path: str) -> bool:
-        """Whether this failure, or one that caused it, happened at a path or somewhere below it."""
-        # A child's own failure speaks of the child's paths.
+        """Whether this failure, or a cause of it, happened at a path or below it."""
+        # The paths in a child's failure are those of the child.
         causes = () if self.code == ChildFailed.code else self.causes.values()
         return f"{self.path}/".startswith(f"{path}/") or any(cause.concerns(path) for cause in causes)

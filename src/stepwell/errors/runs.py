@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from stepwell.errors.records import FailureRecord
 
 
+_BRANCHES_SHOWN = 3
+_CAUSE_CHARS = 200
+
 # --- how a run or a part of it ended -------------------------------------------------------
 
 
@@ -22,7 +25,7 @@ class RunError(StepwellError):
 
 
 class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except`
-    """A step failed for good. Carries the original error as text, never as an object."""
+    """A step failed permanently. Carries the original error as text, never as an object."""
 
     code = "SW451"
 
@@ -38,24 +41,41 @@ class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except
         self.attempts = attempts
 
 
+def _named(errors: Mapping[str, Exception]) -> str:
+    """The first failed branches, each with its error."""
+    shown = [f"{name} ({_brief(error)})" for name, error in list(errors.items())[:_BRANCHES_SHOWN]]
+    more = len(errors) - len(shown)
+    return ", ".join(shown) + (f", and {more} more" if more > 0 else "")
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, StepwellError):
+        return error.title[:_CAUSE_CHARS]
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  an exception that cannot be printed is still named
+        text = ""
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:_CAUSE_CHARS]
+
+
 class JoinError(RunError):
-    """One or more branches of a join failed; `errors` has the failing ones by name."""
+    """One or more branches of a join failed; `errors` has the error of each by name."""
 
     code = "SW452"
 
     def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
-        super().__init__(f"{len(errors)} of the branches of join {path} failed: {', '.join(errors)}", where=path)
+        super().__init__(f"{len(errors)} of the branches of join {path} failed: {_named(errors)}", where=path)
         self.path = path
         self.errors = dict(errors)
 
 
 class RaceError(RunError):
-    """Every branch of a race failed; `errors` has them all by name."""
+    """Every branch of a race failed; `errors` has the error of each by name."""
 
     code = "SW453"
 
     def __init__(self, path: str, errors: Mapping[str, Exception]) -> None:
-        super().__init__(f"all {len(errors)} branches of race {path} failed: {', '.join(errors)}", where=path)
+        super().__init__(f"all {len(errors)} branches of race {path} failed: {_named(errors)}", where=path)
         self.path = path
         self.errors = dict(errors)
 
@@ -114,7 +134,7 @@ class RunCancelled(RunError):  # noqa: N818
 
 
 class RunPaused(RunError):  # noqa: N818
-    """The awaited run is paused, by a person or because code and history disagree; it will not move by itself."""
+    """The awaited run is paused, by a person or because code and history disagree; it does not continue by itself."""
 
     code = "SW458"
 
@@ -147,19 +167,19 @@ class OutcomeUnknown(RunError):  # noqa: N818
 
 
 class AskRefused(RunError):  # noqa: N818
-    """The run refused what it was asked; the title is its reason."""
+    """The run rejected the question; the title is its reason."""
 
     code = "SW462"
 
 
 class Unanswered(RunError):  # noqa: N818
-    """The run that was asked will not reply: it has ended, or stands still until a person acts."""
+    """The run will not reply: it has ended, or it is paused, or its rollback is incomplete."""
 
     code = "SW463"
 
 
 class DeadlineExceeded(RunError):  # noqa: N818
-    """A run had not ended when its deadline came. It is the failure of that run, never raised inside it."""
+    """A run had not ended at its deadline. It is the failure of that run, and is never raised inside it."""
 
     code = "SW471"
 
@@ -171,7 +191,7 @@ class WaitedTooLong(RunError):  # noqa: N818
 
 
 class RollbackIncomplete(RunError):  # noqa: N818
-    """A compensation failed for good; the run is parked with the rest of its stack intact."""
+    """A compensation failed permanently. The rollback is incomplete, and the remaining compensations are kept."""
 
     code = "SW701"
 
@@ -194,6 +214,6 @@ class CheckpointMissingError(RunError):
 
 
 class ResultTimeout(RunError):  # noqa: N818
-    """The run had not ended, or not answered, when the caller stopped waiting; the run itself goes on."""
+    """The run had not ended, or not answered, when the caller stopped waiting. The run itself continues."""
 
     code = "SW459"

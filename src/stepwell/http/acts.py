@@ -1,4 +1,4 @@
-"""Acts of an operator on one run, and what it is afterwards."""
+"""Acts of an operator on one run, and its status after them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.wiring import Engine
 
 
 class ActedBody(msgspec.Struct):
-    """What a run is now; `changed` is false if it was so before."""
+    """The status of a run now; `changed` is false if the act changed nothing."""
 
     run_id: str
     status: RunStatus

@@ -1,4 +1,4 @@
-"""What is answered, as types: the JSON, its description in OpenAPI and the code are one."""
+"""The types of answers, from which the JSON and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stepwell.model.states import RunStatus
 
 
 def _fields_of(view: type, **types: Any) -> Any:
-    """A struct with the shown fields of a view, in their order. `types` are those that differ in JSON."""
+    """A struct with the shown fields of a view, in their order. `types` has the types that differ in JSON."""
     hints = {**get_type_hints(view), **types}
     return msgspec.defstruct(f"{view.__name__}Fields", [(name, hints[name]) for name, _ in shown_fields(view)])
 
@@ -99,7 +99,7 @@ class ShownRun(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A place in a run: what was recorded there, what waits there, and what is below it."""
+    """A place in a run: its entry, its waits, and the places below it."""
 
     name: str
     path: str
@@ -129,7 +129,7 @@ class WhyBody(_ExplanationFields):  # type: ignore[misc]
 
 
 class ResultBody(msgspec.Struct):
-    """How far a run is; `output` once it has completed."""
+    """The status of a run; `output` once it has completed."""
 
     run_id: str
     status: RunStatus
@@ -139,7 +139,7 @@ class ResultBody(msgspec.Struct):
 
 
 class SignalBody(_fields_of(SignalView, run_status=RunStatus | None)):  # type: ignore[misc]
-    """A signal that no run will read where it is. `payload` is a payload."""
+    """A signal that no run will read."""
 
 
 class SignalPage(msgspec.Struct):

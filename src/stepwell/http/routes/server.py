@@ -13,7 +13,7 @@ from stepwell.telemetry.metrics import MEDIA, Counter, Gauge, render
 
 
 class IndexBody(msgspec.Struct):
-    """What this API is, and the paths from which the rest is found."""
+    """What this API is, with links to its parts."""
 
     name: str
     version: str
@@ -22,7 +22,7 @@ class IndexBody(msgspec.Struct):
 
 
 class HealthBody(msgspec.Struct):
-    """That it is well; nothing else."""
+    """The health of the server."""
 
     status: str
 
@@ -73,7 +73,7 @@ async def describe(call: Call) -> Reply:
 
 
 async def metrics(call: Call) -> Response:
-    """Figures for Prometheus."""
+    """Metrics for Prometheus."""
     services = call.services
     answered = Counter("stepwell_http_requests_total", "Requests that were answered.", ("operation", "status"))
     for (name, status), count in services.requests.items():
@@ -87,5 +87,5 @@ OPERATIONS = (
     look("/healthz", "healthz", healthz, "The process answers", {200: HealthBody}, Permission.PUBLIC),
     look("/readyz", "readyz", readyz, "The store answers", {200: HealthBody}, Permission.PUBLIC),
     look("/openapi.json", "describe", describe, "This API, as OpenAPI 3.1", {200: dict[str, Any]}),
-    look("/metrics", "metrics", metrics, "Figures for Prometheus", {200: str}, media="text/plain"),
+    look("/metrics", "metrics", metrics, "Metrics for Prometheus", {200: str}, media="text/plain"),
 )

@@ -40,16 +40,17 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class StartedBody(msgspec.Struct):
-    """The run that was started, or found; then `same_input` says whether it has the same input.
+    """The run that was started, or found. If it was found, `same_input` tells whether it has the same input; that is
+    null for a caller that may not see payloads, because the caller could guess an input.
 
-    That is null for a caller that sees no payloads: it could find one out by trying.
+    `note` and `advice` are for a run that was found and has already ended.
     """
 
     run: RunBody
     is_new: bool
     same_input: bool | None
     replaced: str | None
-    note: str  # why nothing was started, if the run that was found has already ended
+    note: str
     advice: list[AdviceBody]
 
 
@@ -92,8 +93,8 @@ async def _begin(call: Call, body: StartBody, options: StartManyOptions, run_id:
 
 
 async def _start_once(call: Call, body: StartBody, options: StartManyOptions, key: str) -> Handle[Any]:
-    """The run's id is decided, and kept under the key, before the run is started: a repeated request finds that id
-    taken, whatever became of the first one.
+    """The run's id is chosen and stored under the key before the run is started. So a repeated request finds that id,
+    whatever the outcome of the first request.
     """
     engine = call.services.engine
     run_id = await reserve(call, f"start by {call.caller.name}", key, SystemIds(call.services.clock).uuid())
