@@ -15,6 +15,7 @@ class Verb(StrEnum):
     DEPLOY = "deploy"
     FORK = "fork"
     LIST = "list"
+    LIST_BULKS = "bulk list"
     PAUSE = "pause"
     PUBLISH = "publish"
     RESUME = "resume"
@@ -22,6 +23,7 @@ class Verb(StrEnum):
     RESUME_ROLLBACK = "rollback resume"
     RESUME_WORKFLOW = "workflow resume"
     RETRY = "retry"
+    REWIND = "rewind"
     SHOW = "show"
     SIGNAL = "signal"
     SKIP = "skip"
@@ -54,6 +56,7 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "/runs/{target}/fork",
     ),
     Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
+    Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
     Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
     Verb.PUBLISH: _Form("engine.publish({target})", "stepwell publish {target}", "POST", "/events"),
     Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),
@@ -71,6 +74,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "/workflows/{target}/resume",
     ),
     Verb.RETRY: _Form("engine.repairs.retry({target})", "stepwell retry {target}", "POST", "/runs/{target}/retry"),
+    Verb.REWIND: _Form(
+        "engine.repairs.rewind({target}, {path})", "stepwell rewind {target} {path}", "POST", "/runs/{target}/rewind"
+    ),
     Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/runs/{target}"),
     Verb.SIGNAL: _Form(
         "engine.signal({target}, {name})", "stepwell signal {target} {name}", "POST", "/runs/{target}/signals"
@@ -85,7 +91,7 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/runs/{target}/why"),
     Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),
 }
-_LOOKS: Final = frozenset({Verb.LIST, Verb.SHOW, Verb.WATCH, Verb.WHY})
+_LOOKS: Final = frozenset({Verb.LIST, Verb.LIST_BULKS, Verb.SHOW, Verb.WATCH, Verb.WHY})
 
 
 @dataclass(frozen=True, slots=True)

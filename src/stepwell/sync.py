@@ -254,7 +254,7 @@ class SyncRuns:
         return self._portal.wait(self._inner.list_acts(target))
 
     def fetch(self, payload: bytes) -> bytes:
-        """A payload. One that is stored outside its run is read from the database or the folder of this engine; its
+        """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
         """
         return self._inner.fetch(payload)

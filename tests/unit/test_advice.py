@@ -14,6 +14,7 @@ from starlette.routing import Match, Route
 
 from stepwell.advice import Advice, Verb, advice_of, in_commands, in_python, in_requests, quote_for_shell
 from stepwell.cli.main import stepwell
+from stepwell.engine.bulks import Bulks
 from stepwell.engine.holds import Holds
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.runs import Runs
@@ -76,7 +77,9 @@ async def never(request: Request) -> Response:
 def test_every_call_is_one_that_the_engine_has(verb: Verb) -> None:
     name = advice(verb).as_python().partition("(")[0].split(".")
     assert name.pop(0) == "engine"
-    owner = {"holds": Holds, "repairs": Repairs, "runs": Runs}[name.pop(0)] if len(name) == 2 else Engine
+    owner = (
+        {"bulks": Bulks, "holds": Holds, "repairs": Repairs, "runs": Runs}[name.pop(0)] if len(name) == 2 else Engine
+    )
 
     assert callable(inspect.getattr_static(owner, name[0]))
 

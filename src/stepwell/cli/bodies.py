@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stepwell.advice import Advice, in_commands
-from stepwell.engine.facts import Audience, facts_of, failure_facts
 
 if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
+    from stepwell.engine.facts import Audience
     from stepwell.engine.views import EntryView, HoldView, ProgressView, RunView, WaitView
     from stepwell.errors.records import FailureRecord
 
@@ -19,38 +20,40 @@ HISTORY = "stepwell.history/1"
 
 
 def run_body(run: RunView) -> dict[str, Any]:
-    """One run, without what is recorded of it."""
-    return facts_of(run, COMMAND_LINE)
+    """One run, without its history."""
+    return _body(run)
 
 
 def hold_body(hold: HoldView | None) -> dict[str, Any] | None:
     """Who paused something."""
-    return None if hold is None else facts_of(hold, COMMAND_LINE)
+    return None if hold is None else _body(hold)
 
 
 def cause_body(cause: Cause) -> dict[str, Any]:
     """A cause, with those of a child below it."""
-    return facts_of(cause, COMMAND_LINE)
+    return _body(cause)
 
 
 def entry_body(entry: EntryView) -> dict[str, Any]:
     """One line of history."""
-    return facts_of(entry, COMMAND_LINE)
+    return _body(entry)
 
 
 def progress_bodies(progress: Sequence[ProgressView]) -> list[dict[str, Any]]:
     """The progress of a run's long steps."""
-    return [facts_of(one, COMMAND_LINE) for one in progress]
+    return [_body(one) for one in progress]
 
 
 def wait_bodies(waits: Sequence[WaitView]) -> list[dict[str, Any]]:
     """What a run waits for."""
-    return [facts_of(wait, COMMAND_LINE) for wait in waits]
+    return [_body(wait) for wait in waits]
 
 
 def failure_body(failure: FailureRecord) -> dict[str, Any]:
     """A recorded error, with its causes."""
-    return failure_facts(failure, COMMAND_LINE)
+    from stepwell.engine.facts import failure_facts
+
+    return failure_facts(failure, _audience())
 
 
 def advice_bodies(advice: Iterable[Advice]) -> list[dict[str, Any]]:
@@ -68,4 +71,15 @@ def _advice_body(advice: Advice) -> dict[str, Any]:
     }
 
 
-COMMAND_LINE = Audience(datetime.isoformat, lambda payload: payload, _advice_body, in_commands)
+# The engine is imported when something is shown: help must not wait for it.
+def _body(view: Any) -> dict[str, Any]:
+    from stepwell.engine.facts import facts_of
+
+    return facts_of(view, _audience())
+
+
+@cache
+def _audience() -> Audience:
+    from stepwell.engine.facts import Audience
+
+    return Audience(datetime.isoformat, lambda payload: payload, _advice_body, in_commands)

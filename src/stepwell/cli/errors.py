@@ -80,7 +80,7 @@ def describe(error: Exception) -> tuple[dict[str, Any], int]:
 
 
 def readable(error: Exception) -> Exception:
-    """The error, or a `CorruptRecordError` for one that decoding of stored bytes raised."""
+    """The error, or a `CorruptRecordError` if stored bytes could not be decoded."""
     import msgspec
 
     if not isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):

@@ -149,7 +149,7 @@ class Backend:
     # --- values ---
 
     def fetch(self, payload: bytes) -> bytes:
-        """A payload. One that is stored outside its run is read from the database or the folder of this engine; its
+        """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
         """
         if payload[:1] != REFERENCE:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import to_datetime
 from stepwell.codec.base import Place, Row
 from stepwell.engine.backend import Backend
@@ -192,7 +193,7 @@ class Bulks:
         key = f"bulk-{name}" if name.isdigit() else name
         found = await self._backend.find(key) if _NAME.fullmatch(key) else None
         if found is None or found.workflow != BULK:
-            raise NotFoundError("bulk", name, fix="stepwell bulk ls, or engine.bulks.list()")
+            raise NotFoundError("bulk", name, fix=Advice(Verb.LIST_BULKS))
         return found
 
     async def _view(self, run: Run) -> BulkView:

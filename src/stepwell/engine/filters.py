@@ -92,7 +92,7 @@ class _Draft:
             word = value.text.lower()
             if word not in _STATUSES:
                 fix = _INSTEAD.get(word) or _choices(word, list(_STATUSES))
-                fail(self._text, value.start, f"there is no status {value.text!r}", fix=fix)
+                fail(self._text, value.start, f"unknown status {value.text!r}", fix=fix)
             named |= _STATUSES[word]
         self._statuses &= frozenset(RunStatus) - named if term.negated else named
 

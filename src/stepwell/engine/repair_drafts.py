@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import Instant
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.errors.records import FailureRecord
@@ -160,7 +161,7 @@ def locate(detail: Detail, path: str) -> Location:
     known = places(detail)
     wanted = path.strip().strip("/")
     if wanted not in known:
-        fix = f"stepwell history {detail.run.run_id} shows its recorded places"
+        fix = Advice(Verb.SHOW, detail.run.run_id, note="see its recorded places")
         raise NotFoundError("place", path, near=nearest(wanted, list(known)), fix=fix)
     return known[wanted]
 

@@ -226,7 +226,7 @@ class Runs:
         return [act_view(act) for act in await self._backend.retrying(lambda store: store.views.list_audit(run.run_id))]
 
     def fetch(self, payload: bytes) -> bytes:
-        """A payload. One that is stored outside its run is read from the database or the folder of this engine; its
+        """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
         """
         return self._backend.fetch(payload)

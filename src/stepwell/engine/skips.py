@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stepwell.advice import Advice, Verb
 from stepwell.codec.base import ANY, Codec, Place, Row
 from stepwell.engine.repair_drafts import Draft, places
 from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionError, NotFoundError
@@ -105,7 +106,7 @@ class Skip:
             raise InvalidMoveError(
                 f"{text} already has its result" if holder == location else f"{draft.path(holder)} has ended",
                 where=text,
-                fix=f"stepwell rewind {draft.run.run_id} {draft.path(holder)} rewinds to it",
+                fix=Advice(Verb.REWIND, draft.run.run_id, {"path": draft.path(holder)}, note="rewind to it"),
             )
         failed = draft.dropped.get(location)
         if failed is not None and failed.kind in _CAN_BE_SUPPLIED:

@@ -26,7 +26,7 @@ def names_system(where: RunFilter) -> bool:
 
 
 async def list_own(list_page: ListPage, limit: int, before: RunId | None) -> list[Run]:
-    """A page without system runs. It is short only if there are no more runs."""
+    """A page without system runs. It is short only at the end of the list."""
     found: list[Run] = []
     while len(found) < limit:
         wanted = limit - len(found)

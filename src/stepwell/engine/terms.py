@@ -90,7 +90,7 @@ def _read_word(text: str, start: int) -> tuple[Term, int]:
     negated = text[start] == "-"
     value, end = _read_value(text, start + negated, "")
     if value.pieces == ("",):
-        fail(text, start, "there is no search term here", fix="write a word, or field:value")
+        fail(text, start, "a search term is missing here", fix="write a word, or field:value")
     if ":" in value.text and not value.is_quoted:
         fail(text, start, f"{value.text.partition(':')[0]!r} is not a field", fix="put a word with a colon into quotes")
     return Term(None, (value,), start, negated), end

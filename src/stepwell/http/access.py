@@ -145,7 +145,7 @@ class AccessControl:
         if caller is None:
             raise NotAuthenticatedError(
                 "this needs a token",
-                why="the request has none, or one that is unknown, expired or revoked",
+                why="the request has no token, or its token is unknown, expired or revoked",
                 fix="send `Authorization: Bearer TOKEN`; an admin creates tokens with `stepwell token new NAME`",
             )
         return caller

@@ -306,7 +306,7 @@ def app(
     """The HTTP API of an engine, as an ASGI application: serve it by itself, or mount it in another.
 
     The engine is opened and closed by the caller. `access` decides who gets in: `Tokens`, a `TokenFile`,
-    `LoopbackAccess()` for development, or your own authenticator. There is no default: you must choose. `hosts` are
+    `LoopbackAccess()` for development, or your own authenticator. It has no default: you must choose. `hosts` are
     the host names of the server. Raises `InvalidOptionError` if an operation has no permission.
     """
     if not isinstance(access, Tokens) and not callable(getattr(access, "identify", None)):

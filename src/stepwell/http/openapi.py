@@ -23,7 +23,7 @@ _REASONS: Final = {
     202: "Accepted, or not finished yet.",
     204: "There are no further changes.",
     400: "The request is invalid.",
-    401: "There is no valid token or signature.",
+    401: "The token or signature is missing or invalid.",
     403: "The caller is not allowed to do this.",
     404: "Not found.",
     408: "The body did not arrive in time.",

@@ -66,7 +66,7 @@ _HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"
 
 
 def readable(error: Exception) -> Exception:
-    """The error, or a `CorruptRecordError` for one that decoding of stored bytes raised."""
+    """The error, or a `CorruptRecordError` if stored bytes could not be decoded."""
     return errors.CorruptRecordError("a stored value cannot be read") if isinstance(error, _UNREADABLE) else error
 
 

@@ -320,7 +320,7 @@ class GuardedServer(uvicorn.Server):
             line.sock = None
 
     def _make_room(self) -> bool:
-        """Drop closed connections, or close the oldest one that waits for its client; False if there is none."""
+        """Drop closed connections, or close the oldest connection that waits for its client; False if there is none."""
         self._forget()
         return len(self._lines) < self._limits.connections or self._drop_oldest()
 
