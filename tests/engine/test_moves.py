@@ -199,7 +199,7 @@ async def test_what_was_changed_on_the_way_is_noticed(ends: Ends) -> None:
         return await do()
 
     ends.destination.transfers = Forger(inner, leave_alone)
-    with pytest.raises(TransferError, match="signal s1 pending did not arrive as it left"):
+    with pytest.raises(TransferError, match="signal s1 pending differs after the copy"):
         await ends.move()
     ends.destination.transfers = inner
 
