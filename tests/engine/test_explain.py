@@ -140,7 +140,7 @@ async def test_a_run_without_a_worker(harness: Harness):
     run = await client.start(trivial)
 
     assert await explained(client, run) == (
-        "is pending: no worker for trivial version 1 is alive, and there is no other worker.",
+        "is pending: no worker for trivial version 1 is alive, and no other worker is alive either.",
         "stepwell worker MODULE",
     )
 
@@ -300,7 +300,7 @@ async def test_a_run_that_is_being_undone_or_cancelled(harness: Harness, ledger:
     await client.do(client.engine.cancel(waiting.run_id))
     assert (await harness.status(waiting)).status == "cancelling"
     assert (await explained(client, waiting))[0] == (
-        "is being cancelled: no worker for flow version 1 is alive, and there is no other worker."
+        "is being cancelled: no worker for flow version 1 is alive, and no other worker is alive either."
     )
 
 

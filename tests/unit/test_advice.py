@@ -146,7 +146,8 @@ def test_an_error_tells_its_fix_to_each_audience() -> None:
 def test_a_fix_in_words_is_the_same_for_every_audience() -> None:
     error = StepwellError("no", fix="write 30s")
 
-    assert (error.fix, error.fix_in_commands, error.fix_in_requests, error.advice) == (*["write 30s"] * 3, ())
+    assert {error.fix, error.fix_in_commands, error.fix_in_requests} == {"write 30s"}
+    assert error.advice == ()
     assert advice_of("write 30s") == ()
     assert (in_python(()), in_commands(()), in_requests(())) == ("", "", "")
 
