@@ -354,7 +354,7 @@ class Runs:
             return {}
         runs = await self._backend.retrying(lambda store: store.views.find_many(run_ids))
         for run in runs:
-            if run is not None and run.status in _ENDED_BADLY:
+            if run is not None and run.key is not None and run.status in _ENDED_BADLY:
                 LOG.warning(
                     "the start of %s with key %r started nothing: run %s has that key, and is already %s",
                     run.workflow,
