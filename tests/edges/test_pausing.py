@@ -50,7 +50,9 @@ def test_a_workflow_is_paused_and_resumed(cli: Cli, db: Shop, monkeypatch: pytes
     assert [one["workflow"] for one in listed if one["hold"] is not None] == ["approval"]
     assert "by ann: the bank is down" in cli("workflow", "ls", "--db", db.url).out
     assert "paused by ann: the bank is down" in cli("workflow", "show", "approval", "--db", db.url).out
-    assert "- ann paused workflow approval at " in cli("why", "approval-1", "--db", db.url).out
+    why = cli("why", "approval-1", "--db", db.url).out
+    assert "- ann paused workflow approval at " in why
+    assert " UTC (reason: the bank is down)." in why
 
     assert "Workflow approval goes on" in cli("workflow", "resume", "approval", "--db", db.url).out
     assert "is not paused" in cli("workflow", "resume", "approval", "--db", db.url).out

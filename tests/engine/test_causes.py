@@ -148,6 +148,7 @@ async def test_pauses_retries_slots_timers_and_the_dead_are_named(harness: Harne
     every, one = await chain_of(client, ready)
     assert (every.next, one.next) == ((Advice(Verb.RESUME_ALL),), (Advice(Verb.RESUME_WORKFLOW, "busy"),))
     assert one.sentence.startswith("bob paused workflow busy at ")
+    assert one.sentence.endswith(" (reason: the bank is down)")
     told = await client.do(client.engine.explain(ready.run_id))
     assert "is pending: eve paused every workflow at " in told.sentence
 

@@ -188,6 +188,8 @@ async def test_a_run_that_is_running_or_whose_worker_died(harness: Harness):
     assert sentence.startswith(f"is running: its worker {worker.process.name} died: its lease expired at {ended}")
     assert " UTC; the next worker to look takes it over; no worker for flow version 1 is alive" in sentence
     assert following == "stepwell worker MODULE"
+    dead, missing = (await client.do(client.engine.explain(run.run_id))).chain
+    assert sentence == f"is running: {dead.sentence}; {missing.sentence}."
 
 
 async def test_a_delayed_run(harness: Harness):
