@@ -52,10 +52,12 @@ T = TypeVar("T")
 
 
 class SyncHandle(Generic[Result]):
-    """A started (or found) run.
+    """A run that was started, or found.
 
-    `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has
-    the same input. `replaced` is the run whose key it took over, with `on_conflict="replace"`.
+    `is_new` is false if the start returned an earlier run of the same key. Then `same_input` tells whether that run
+    has the same input, and `found` is that run as the start found it: it may have ended, and have failed. `found` is
+    None for a new run, and for a start inside a transaction of the caller. `replaced` is the run whose key this one
+    took over, with `on_conflict="replace"`.
     """
 
     def __init__(self, portal: Portal, inner: Handle[Result]) -> None:
@@ -65,12 +67,13 @@ class SyncHandle(Generic[Result]):
         self.is_new = inner.is_new
         self.same_input = inner.same_input
         self.replaced = inner.replaced
+        self.found = inner.found
 
     def result(self, timeout: Duration | None = None) -> Result:
         """Wait for the end of the run, and of the runs that continue it.
 
         Raises `RunFailed`, `RunCancelled`, `RollbackIncomplete` or `RunPaused` when it does not complete, and
-        `ResultTimeout` when it has not ended in time; the run itself goes on then.
+        `ResultTimeout` when it has not ended in time; the run itself continues.
         """
         return self._portal.wait(self._inner.result(timeout))
 
@@ -135,7 +138,7 @@ class SyncHandle(Generic[Result]):
 
 
 class SyncRuns:
-    """`engine.runs`: starts runs, finds them, and tells what they record and show."""
+    """`engine.runs`: starts runs, finds them, and reads what they record and publish."""
 
     def __init__(self, portal: Portal, inner: Runs) -> None:
         self._portal = portal
@@ -144,7 +147,7 @@ class SyncRuns:
     def start_many(
         self, workflow: Workflow[Any, Out] | str, starts: Sequence[Start], **options: Unpack[StartManyOptions]
     ) -> list[SyncHandle[Out]]:
-        """Start many runs in one transaction; equal keys among them collapse into one run."""
+        """Start many runs in one transaction; starts with equal keys share one run."""
         return [
             SyncHandle(self._portal, each)
             for each in self._portal.wait(self._inner.start_many(workflow, starts, **options))
@@ -158,9 +161,9 @@ class SyncRuns:
         **options: Unpack[StartManyOptions],
     ) -> list[SyncHandle[Out]]:
         """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
-        the connection. It waits for nothing but the database, and the engine need not be open.
+        the connection. It waits only for the database, and the engine need not be open.
 
-        Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
+        Not promised: `same_input` of a handle on an existing run, if payloads are encrypted.
         """
         return [
             SyncHandle(self._portal, each)
@@ -177,7 +180,7 @@ class SyncRuns:
         run_id: str | None = None,
         **options: Unpack[StartManyOptions],
     ) -> SyncHandle[Any]:
-        """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
+        """Start a workflow that is not registered here: the input is plain JSON, and the worker checks it."""
         return SyncHandle(
             self._portal,
             self._portal.wait(self._inner.start_by_name(workflow, version, input, key=key, run_id=run_id, **options)),
@@ -186,12 +189,12 @@ class SyncRuns:
     def start_debounced(
         self, workflow: Workflow[In, Out], input: In, *, key: str, quiet: Duration, max_wait: Duration | None = None
     ) -> SyncHandle[Out]:
-        """Start a run when nobody has called this for the key for `quiet`, with the input of the last call; at the
-        latest `max_wait` after the first call.
+        """Start a run once there was no call for the key for `quiet`, with the input of the last call, but no later
+        than `max_wait` after the first call.
 
-        The planned run does not hold the key yet: until it begins, only this call sees it, and only this call changes
-        it. If another run of the key is active when it is due, it begins at that run's end. Once it has begun it
-        is not changed any more: the next call plans another run. Ended runs never answer it.
+        The planned run does not hold the key yet: until it begins, only this call finds it and changes it. If another
+        run of the key is active when the planned run is due, the planned run begins when that run ends. A run that
+        has begun does not change: the next call plans another run. Ended runs are never returned.
         """
         return SyncHandle(
             self._portal,
@@ -215,15 +218,15 @@ class SyncRuns:
     ) -> SyncHandle[Any]:
         """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
 
-        Of many callers at once one starts the run (`is_new`), and every signal is in it. A run of the key that has
-        ended does not count: a new one is started.
+        Of many concurrent callers, one starts the run (`is_new`), and the run gets every signal. An ended run of the
+        key does not count: a new run is started.
         """
         return SyncHandle(
             self._portal, self._portal.wait(self._inner.signal_or_start(workflow, input, name, payload, key=key))
         )
 
     def handle(self, workflow: Workflow[Any, Out], target: str) -> SyncHandle[Out]:
-        """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
+        """A handle on an existing run, by id or key. Raises `NotFoundError`."""
         return SyncHandle(self._portal, self._portal.wait(self._inner.handle(workflow, target)))
 
     def find(self, target: str) -> RunView | None:
@@ -231,7 +234,7 @@ class SyncRuns:
         return self._portal.wait(self._inner.find(target))
 
     def get(self, target: str) -> RunView:
-        """`find`, for a run that is there. Raises `NotFoundError`."""
+        """`find`, for a run that must exist. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.get(target))
 
     def find_many(self, targets: Sequence[str]) -> list[RunView | None]:
@@ -251,17 +254,23 @@ class SyncRuns:
         return self._portal.wait(self._inner.list_acts(target))
 
     def fetch(self, payload: bytes) -> bytes:
-        """A stored payload that is kept apart, from the database or the folder of this engine; any other as it is. The
-        reference itself if what it refers to cannot be read here.
+        """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
+        reference is returned if it cannot be read.
         """
         return self._inner.fetch(payload)
 
-    def watch(self, target: str) -> Iterator[Run | None]:
-        """A run as it is now, and again after each change; None for each second without one. Ends with the run.
+    def watch(self, target: str) -> Iterator[RunView]:
+        """A run as it is now, and again after each change. Ends with the run.
 
-        Changes that follow each other closely may be told as one.
+        Changes that follow each other closely may be reported as one.
         """
         return self._portal.iterate(self._inner.watch(target))
+
+    def pulse(self, target: str) -> Iterator[Run | None]:
+        """`watch` for a server that must notice when its client is gone: the stored run, and None for each second
+        without a change.
+        """
+        return self._portal.iterate(self._inner.pulse(target))
 
     @overload
     def state(self, target: str, name: str = "") -> Any: ...
@@ -270,7 +279,7 @@ class SyncRuns:
     def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
         """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
 
-        None if it has published nothing under this name. A run that was continued stands for the one that continues it.
+        None if it has published nothing under this name. A continued run is followed to its newest successor.
         """
         return self._portal.wait(self._inner.state(target, name, as_type=as_type))
 
@@ -289,28 +298,37 @@ class SyncRuns:
     ) -> Iterator[StreamItem[Any] | StreamReset]:
         """Follow a stream: `for item in engine.runs.stream(run_id, "tokens", after=offset)`.
 
-        It ends when the stream is closed or the run has ended. A `StreamReset` tells that a step began again.
+        It ends when the stream is closed or the run has ended. A `StreamReset` means that a step started again.
         """
         return self._portal.iterate(self._inner.stream(target, name, after=after, as_type=as_type))
 
     def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
-        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        """The result of a run, once it and its successors have ended. See `Handle.result`."""
         return self._portal.wait(self._inner.result(target, timeout=timeout, output_hint=output_hint))
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and the children that it waits for; `Engine.cancel` says what is promised."""
+        """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
 
-    def list(self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None) -> list[RunView]:
-        """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
-        next page is behind `before`, the last of this one. A value that is kept apart is listed as a mark; `find` has
-        it. Raises `FilterError`.
+    def list(
+        self,
+        where: RunFilter | str = ALL_RUNS,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        include_system: bool = False,
+    ) -> list[RunView]:
+        """Runs, newest first, or in the order of a filter such as `"status:failed since:24h sort:-took"`
+        (docs/filters.md). The next page is behind `before`, the last run of this one.
+
+        Runs of stepwell's own workflows are left out, unless `include_system` or the filter names them. A value that
+        is stored outside its run is listed as a mark; `find` has it. Raises `FilterError`.
         """
-        return self._portal.wait(self._inner.list(where, limit=limit, before=before))
+        return self._portal.wait(self._inner.list(where, limit=limit, before=before, include_system=include_system))
 
 
 class SyncSignals:
-    """`engine.signals`: what is sent to one run, and what was sent and not read."""
+    """`engine.signals`: sends signals to a run, and lists signals that no run has read."""
 
     def __init__(self, portal: Portal, inner: Signals) -> None:
         self._portal = portal
@@ -325,7 +343,7 @@ class SyncSignals:
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
     ) -> Delivery:
-        """Send a signal to a run, by id or key; `Engine.signal` says what is promised."""
+        """Send a signal to a run, by id or key; `Engine.signal` has the promises."""
         return self._portal.wait(self._inner.send(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
 
     def ask(
@@ -337,7 +355,7 @@ class SyncSignals:
         timeout: Duration | None = None,
         dedup_key: str | None = None,
     ) -> Any:
-        """Send a signal that the run must answer, and wait for the answer; `Engine.ask` says what is promised."""
+        """Send a signal that the run must answer, and wait for the answer; `Engine.ask` has the promises."""
         return self._portal.wait(self._inner.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key))
 
     def list_held(self, key: str | None = None, *, limit: int = 100) -> list[SignalView]:
@@ -345,19 +363,20 @@ class SyncSignals:
         return self._portal.wait(self._inner.list_held(key, limit=limit))
 
     def list_unread(self, target: str | None = None, *, limit: int = 100) -> list[SignalView]:
-        """Signals that runs left unread when they ended, and those that did not fit (`reason`), oldest first."""
+        """Signals that runs left unread when they ended, and signals that did not fit (`reason`), oldest first."""
         return self._portal.wait(self._inner.list_unread(target, limit=limit))
 
     def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
-        """Deliver held or unread signals by hand, in this order: to another run, or where they were sent to.
+        """Deliver held or unread signals, in this order: to another run, or to their original target.
 
-        MISSING for one whose target has no active run, which stays where it is; and for one that is not there any more.
+        The result for a signal is MISSING if its target has no active run; the signal then stays where it is. It is
+        also MISSING if the signal no longer exists.
         """
         return self._portal.wait(self._inner.redeliver(signals, to=to))
 
 
 class SyncEvents:
-    """`engine.events`: publishes on topics, and knows what this engine starts on which topic."""
+    """`engine.events`: publishes on topics, and holds the workflows that events start."""
 
     def __init__(self, portal: Portal, inner: Events) -> None:
         self._portal = portal
@@ -372,29 +391,28 @@ class SyncEvents:
         retain: Duration | bool | None = None,
         event_id: str | None = None,
     ) -> int:
-        """Publish an event, and say how many runs got it; `Engine.publish` says what is promised."""
+        """Publish an event; returns how many runs got it. `Engine.publish` has the promises."""
         return self._portal.wait(self._inner.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
 
     def on(
         self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
     ) -> None:
-        """Let each event that *this engine* publishes on a topic start a run, in the transaction that publishes it.
+        """Start a run for each event that *this engine* publishes on a topic, in the transaction that publishes it.
 
-        The event is the run's input. `key` is a field of the event or a function of it: an event whose key has a run,
-        active or ended within `dedup`, starts none. Engines that did not call this start nothing.
+        The event is the run's input. `key` is a field of the event or a function of it: an event starts no run if
+        its key has a run that is active or ended within `dedup`. Engines that did not call this start nothing.
         """
         self._inner.on(topic, start=start, key=key, dedup=dedup)
 
     def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
-        """What topics (or one topic) keep for waits to come, oldest first."""
+        """The events that topics (or one topic) keep for later waits, oldest first."""
         return self._portal.wait(self._inner.list(topic, limit=limit))
 
 
 class SyncRepairs:
-    """`engine.repairs`: lets failed runs go on, and changes what is recorded.
+    """`engine.repairs`: continues failed runs, and changes what is recorded.
 
-    Each verb is one transaction and leaves an audit row. Those that give a plan only say what they would do with
-    `dry_run`.
+    Each verb is one transaction and leaves an audit row. With `dry_run`, a verb only returns its plan.
     """
 
     def __init__(self, portal: Portal, inner: Repairs) -> None:
@@ -402,34 +420,34 @@ class SyncRepairs:
         self._inner = inner
 
     def retry(self, target: str, *, by: str = "") -> bool:
-        """Let a failed run go on from the step that failed, with a fresh budget of attempts.
+        """Continue a failed run from the step that failed, with a fresh budget of attempts.
 
         False if it has not failed, or if another active run has its key.
         """
         return self._portal.wait(self._inner.retry(target, by=by))
 
     def resume_rollback(self, target: str, *, by: str = "") -> bool:
-        """Go on with a stalled rollback from the compensation that failed. Calling it twice is a no-op."""
+        """Resume an incomplete rollback at the compensation that failed. Calling it twice is a no-op."""
         return self._portal.wait(self._inner.resume_rollback(target, by=by))
 
     def rewind(self, target: str, path: str, *, by: str = "", reason: str = "", dry_run: bool = False) -> RepairPlan:
-        """Take a run back to a step: that one, and all that was recorded after it, is forgotten and done again.
+        """Rewind a run to a step: drop the record of that step and of all that came after it, and run it again.
 
-        A path inside a loop or map takes back the whole of it; "/" takes back everything. What is forgotten is not
-        undone: the plan names the steps that could be. Signals that were received stay consumed, timers begin anew,
-        and children of forgotten calls are cancelled. Steps keep their idempotency keys. The run is failed, paused,
-        waiting or pending: one that a worker holds is a `RunHeldError`, one that ended otherwise can be forked.
+        A path inside a loop or map rewinds all of it; "/" rewinds the whole run. Dropped steps are not undone: the
+        plan names the steps that have a compensation. Received signals stay consumed, timers start again, and
+        children of dropped calls are cancelled. Steps keep their idempotency keys. The run must be failed, paused,
+        waiting or pending. Raises `RunHeldError` while a worker executes it. A run that ended otherwise can be forked.
         """
         return self._portal.wait(self._inner.rewind(target, path, by=by, reason=reason, dry_run=dry_run))
 
     def skip(
         self, target: str, path: str, result: Any = NO_RESULT, *, by: str = "", reason: str = "", dry_run: bool = False
     ) -> RepairPlan:
-        """Record a result in the place of a step that failed or is to be tried again, or of a wait, and go on.
+        """Record a result for a step that failed or will be retried, or for a wait, and continue the run.
 
-        If this engine knows the workflow, the result is checked against the step's type, and a step that has left no
-        trace yet can be skipped too. A timer takes no result. What was skipped is not undone by a rollback. A place
-        that has its result already is an `InvalidMoveError`.
+        If this engine knows the workflow, the result is checked against the type of the step, and a step that has not
+        begun yet can be skipped too. A timer takes no result. A rollback does not undo a skipped step. Raises
+        `InvalidMoveError` if the step or wait already has its result.
         """
         return self._portal.wait(self._inner.skip(target, path, result, by=by, reason=reason, dry_run=dry_run))
 
@@ -437,7 +455,7 @@ class SyncRepairs:
         self,
         target: str,
         *,
-        start: str | None = None,
+        from_path: str | None = None,
         version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         skip: str | None = None,
@@ -446,16 +464,16 @@ class SyncRepairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Let a failed run go on from its failure, or from `start`, a path as for `rewind`.
+        """Continue a failed run from its failure, or from `from_path`, a path as for `rewind`.
 
-        `version` "new" is the newest one that this engine knows, or else that a live worker serves. A changed `input`
-        is what the code sees from its beginning; what is kept was done with the old one, and the plan says so. `skip`
-        with `result` supplies the result of one step, as the verb of that name does.
+        `version="new"` selects the newest version that this engine knows, or else that a live worker serves. The code
+        sees a changed `input` from its beginning; steps that are kept ran with the old input, and the plan warns of
+        it. `skip` with `result` supplies the result of one step, as the verb `skip` does.
         """
         return self._portal.wait(
             self._inner.redrive(
                 target,
-                start=start,
+                from_path=from_path,
                 version=version,
                 input=input,
                 skip=skip,
@@ -469,7 +487,7 @@ class SyncRepairs:
     def fork(
         self,
         target: str,
-        start: str,
+        from_path: str,
         *,
         key: str | None = None,
         run_id: str | None = None,
@@ -478,53 +496,54 @@ class SyncRepairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Start a new run that begins with what another one recorded before a path; that one stays as it is.
+        """Start a new run from what another run recorded before a path. The other run does not change.
 
-        Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan) and key, and its own
-        children: a child that the part to be copied has not waited for is an `InvalidMoveError`. What had been undone
-        is done again.
+        Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan), key and children.
+        Steps that were undone run again. Raises `InvalidMoveError` if the copied part has started a child and not
+        waited for it.
         """
         return self._portal.wait(
-            self._inner.fork(target, start, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run)
+            self._inner.fork(
+                target, from_path, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run
+            )
         )
 
 
 class SyncHolds:
-    """`engine.holds`: has runs and workflows stand still, and lets them go on."""
+    """`engine.holds`: pauses and resumes runs and workflows."""
 
     def __init__(self, portal: Portal, inner: Holds) -> None:
         self._portal = portal
         self._inner = inner
 
     def pause(self, target: str, *, by: str = "", reason: str = "") -> bool:
-        """Have a run stand still until `resume`. Signals and events are kept for it, and its timers do not wake it.
+        """Pause a run until `resume`. Its signals and events are kept, and its timers do not wake it.
 
-        One that is being executed goes on to the end of the steps under way, whose results are kept. False if it is
-        paused already, being cancelled or undone, or has ended. A run that was continued stands for the one that
-        continues it.
+        A run that a worker executes first finishes the steps under way, whose results are kept. False if it is already
+        paused, is being cancelled or rolled back, or has ended. A continued run is followed to its newest successor.
         """
         return self._portal.wait(self._inner.pause(target, by=by, reason=reason))
 
     def resume(self, target: str, *, by: str = "") -> bool:
-        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is fixed. One that
-        has not stopped yet simply goes on. False if it is not paused.
+        """Resume a paused run: one paused by a person, or one paused by changed code after the cause is fixed. A run
+        that has not stopped yet just continues. False if it is not paused.
         """
         return self._portal.wait(self._inner.resume(target, by=by))
 
     def pause_workflow(self, workflow: str | None, *, by: str = "", reason: str = "") -> bool:
-        """Let no worker begin or go on with runs of this workflow, in any version, or of any (None). Those that are
-        being executed are given back between two steps.
+        """Pause a workflow in all its versions, or every workflow (None): no worker claims its runs, and workers
+        release them between two steps.
 
-        Runs are started and get signals as before; timers that are due wait. False if it is paused already. Raises
+        Runs can still be started and get signals; due timers wait. False if it is already paused. Raises
         `UnknownWorkflowError` for a name that neither this engine nor the store knows.
         """
         return self._portal.wait(self._inner.pause_workflow(workflow, by=by, reason=reason))
 
     def resume_workflow(self, workflow: str | None, *, by: str = "") -> bool:
-        """Let runs of the workflow, or of all (None), go on: workers take what is due as soon as they hear of it. False
-        if it is not paused.
+        """Resume a workflow, or all that `pause_workflow(None)` paused: workers are notified, and claim due runs.
+        False if it is not paused.
 
-        Resuming all does not resume a workflow that was paused by its name.
+        Resuming all does not resume a workflow that was paused by name.
         """
         return self._portal.wait(self._inner.resume_workflow(workflow, by=by))
 
@@ -538,46 +557,44 @@ class SyncHolds:
 
 
 class SyncOutbox:
-    """`engine.outbox`: what is owed to sinks, and what could not be sent."""
+    """`engine.outbox`: events that sinks have not received yet, and dead letters."""
 
     def __init__(self, portal: Portal, inner: Outbox) -> None:
         self._portal = portal
         self._inner = inner
 
     def list_pending(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
-        """What is owed to sinks, oldest first; those with numbers above `after`."""
+        """Unsent events with numbers above `after`, oldest first."""
         return self._portal.wait(self._inner.list_pending(limit=limit, after=after))
 
     def list_dead(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
-        """Dead letters: what a sink refused too often, oldest first; those with numbers above `after`."""
+        """Dead letters with numbers above `after`, oldest first: events that a sink rejected too often."""
         return self._portal.wait(self._inner.list_dead(limit=limit, after=after))
 
     def replay(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
-        """Try a dead letter again, with a fresh budget of attempts; how many there were (one for each sink).
+        """Retry a dead letter with a fresh budget of attempts; returns how many there were (one for each sink).
 
-        It goes behind what its run owes the sink by now: the sink gets it after events that were emitted later.
+        It is sent after the events of its run that are unsent now: the sink gets it after events emitted later.
         """
         return self._portal.wait(self._inner.replay(event_id, sink, by=by))
 
     def drop(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
-        """Forget what is owed of an event, dead or not, to one sink or to all; how many there were.
+        """Drop an unsent event, dead or not, for one sink or for all; returns how many there were.
 
-        What is being sent at this moment is left alone.
+        An event that is being sent at this moment is not dropped.
         """
         return self._portal.wait(self._inner.drop(event_id, sink, by=by))
 
 
 class SyncBulks:
-    """`engine.bulks`: acts on many runs. Any worker executes them, a chunk at a time, and another one goes on if it
-    dies.
-    """
+    """`engine.bulks`: acts on many runs. Any worker executes them in chunks; if it dies, another worker continues."""
 
     def __init__(self, portal: Portal, inner: Bulks) -> None:
         self._portal = portal
         self._inner = inner
 
     def match(self, where: str) -> list[RunView]:
-        """All runs that a filter matches now, but for acts on many runs. Raises `FilterError`, and `RequestError` for
+        """All runs that match a filter now, except bulk acts. Raises `FilterError`, and `RequestError` for
         more than 100,000.
         """
         return self._portal.wait(self._inner.match(where))
@@ -592,30 +609,30 @@ class SyncBulks:
         run_id: str | None = None,
         **options: Any,
     ) -> BulkView:
-        """Do something to all runs that match a filter now, or to those whose ids are given: "cancel", "pause",
-        "resume", "retry", "resume_rollback", "rewind" or "redrive", with the options of that verb.
+        """Act on all runs that match a filter now, or on named runs: "cancel", "pause", "resume", "retry",
+        "resume_rollback", "rewind" or "redrive", with the options of that verb.
 
-        It is durable when this returns, and executed by a worker. Each run is acted upon once, also if
-        workers die meanwhile; its audit says who by which act ("ann by bulk-12"). What begins to match later is left
-        alone, and so is what is in no state for it: `items` says what became of each. A known `run_id`
-        is the act that has it.
+        The order is durable when this returns, and a worker executes it. It acts on each run once, even if workers
+        die; the audit of the run names the person and the act ("ann by bulk-12"). Runs that match later are left
+        alone, and so are runs in an unsuitable status: `items` has the outcome for each. A `run_id` that is already
+        known returns the act with that id.
         """
         return self._portal.wait(self._inner.start(verb, where, runs=runs, by=by, run_id=run_id, **options))
 
     def get(self, name: str) -> BulkView:
-        """One of them, as it is now. Raises `NotFoundError`."""
+        """One bulk act as it is now. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.get(name))
 
     def items(self, name: str) -> list[BulkItem]:
-        """What became of each run so far, in the order in which they were acted upon."""
+        """The outcome for each run so far, in the order of the acts."""
         return self._portal.wait(self._inner.items(name))
 
     def abort(self, name: str) -> bool:
-        """Let it end after the chunk that it is at. What was done stays done. False if it is over."""
+        """Stop it after the current chunk. Finished acts stay done. False if it has ended."""
         return self._portal.wait(self._inner.abort(name))
 
     def list(self, *, limit: int = 50) -> list[BulkView]:
-        """The latest acts on many runs, the last first."""
+        """The latest bulk acts, newest first."""
         return self._portal.wait(self._inner.list(limit=limit))
 
 
@@ -627,11 +644,11 @@ class SyncWorkers:
         self._inner = inner
 
     def recover(self) -> Recovered:
-        """Free the runs of dead workers now, instead of at the next sweep, and report what needs a person."""
+        """Release the runs of dead workers now, instead of at the next sweep, and report runs that need a person."""
         return self._portal.wait(self._inner.recover())
 
     def evict(self, target: str) -> None:
-        """Hand a run over: the worker of this process gives it back between two steps. Evicting is not cancelling."""
+        """Hand a run over: the worker of this process releases it between two steps. The run is not cancelled."""
         self._portal.wait(self._inner.evict(target))
 
     def list(self) -> list[WorkerView]:
@@ -648,7 +665,7 @@ class SyncVersions:
 
     @property
     def known(self) -> tuple[Workflow[Any, Any], ...]:
-        """The workflows that this engine was given, by name and version."""
+        """The workflows registered in this engine, by name and version."""
         return self._inner.known
 
     def list(self) -> list[str]:

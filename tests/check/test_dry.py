@@ -97,7 +97,7 @@ async def test_the_fixes_for_a_renamed_wait_are_those_of_a_wait(harness: Harness
     assert isinstance(found, Divergence)
     assert found.fixes[:2] == (
         f"keep its name: name='{gone}' for the new one",
-        f'if it was taken out on purpose, declare it where it stood: ctx.removed("{gone}", "receive")',
+        f'if it was removed on purpose, declare it where it was: ctx.removed("{gone}", "receive")',
     )
 
 
@@ -216,7 +216,7 @@ async def test_a_likely_cause_is_told_from_the_source(harness: Harness, ledger: 
     found = dry.replay(after, await begun(harness, before))
 
     assert isinstance(found, Divergence)
-    assert found.cause == "look at it first was put in front of take the money after this run had passed it"
+    assert found.cause == "look at it first was inserted before take the money after this run had passed it"
     assert found.fixes[0] == 'guard what is new: if ctx.version("look at it first", 2) >= 2: ...'
 
 

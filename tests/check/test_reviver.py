@@ -37,8 +37,11 @@ async def test_a_parked_run_shows_both_sides_and_what_it_waits_for(harness: Harn
     worker, run = await parked(harness, ledger)
 
     why = await worker.do(worker.engine.explain(run.run_id))
-    assert "(recorded: step reserve · now: it asks for look)" in why.sentence
-    assert "it goes on by itself when a worker with code that fits it starts" in why.sentence
+    assert "; recorded: step reserve · now: it asks for look)" in why.sentence
+    assert why.notes == (
+        "It continues by itself once a worker with code that fits it starts.",
+        "Signals that it has not asked for yet: approve.",
+    )
 
 
 async def test_it_goes_on_by_itself_when_fitting_code_is_deployed(harness: Harness, ledger: Ledger):

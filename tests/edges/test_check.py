@@ -89,7 +89,7 @@ def test_each_run_that_would_break_is_told_with_both_sides_and_the_fix(cli: Cli,
     assert "3 runs in flight: 0 continue with this code, 3 would break" in said.out
     assert "recorded  step reserve" in said.out
     assert "now       it asks for look" in said.out
-    assert "likely    look was put in front of reserve after this run had passed it" in said.out
+    assert "likely    look was inserted before reserve after this run had passed it" in said.out
     assert 'fix       guard what is new: if ctx.version("look", 2) >= 2: ...' in said.out
     assert "stepwell explain SW201" in said.out
 

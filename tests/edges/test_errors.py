@@ -15,7 +15,8 @@ import pytest
 
 from stepwell import errors
 from stepwell.cli import main as entry
-from stepwell.cli.errors import describe, in_commands
+from stepwell.cli.errors import describe
+from stepwell.errors import RollbackIncomplete
 from tests.edges.conftest import APP, Cli, Shop
 
 
@@ -189,8 +190,17 @@ def test_an_interrupt_is_exit_code_130(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert cli("ls").code == 130
 
 
-def test_advice_for_python_is_given_in_commands() -> None:
-    assert (
-        in_commands("mend it, then engine.repairs.resume_rollback('a-1')")
-        == "mend it, then stepwell rollback resume a-1"
-    )
+def test_a_fix_is_given_in_commands() -> None:
+    error = RollbackIncomplete("a-1", None, 2)
+
+    assert error.fix == "fix the cause, then: engine.repairs.resume_rollback('a-1')"
+    assert describe(error)[0]["fix"] == "fix the cause, then: stepwell rollback resume a-1"
+
+
+def test_an_error_in_json_has_the_hint_that_people_get(cli: Cli, db: Shop) -> None:
+    wrong, missing = ("ls", "--no-such"), ("show", "nobody", "--db", db.url)
+
+    assert cli(*wrong, "-o", "json").error["fix"] == "stepwell ls --help"
+    assert "  fix     stepwell ls --help" in cli(*wrong).err
+    assert cli(*missing, "-o", "json").error["fix"] == "stepwell ls"
+    assert "  fix     stepwell ls" in cli(*missing).err

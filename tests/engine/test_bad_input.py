@@ -400,7 +400,7 @@ async def test_a_deadline_without_a_zone_or_in_the_past_is_refused(harness: Harn
 async def test_a_deadline_before_the_run_begins_is_refused(harness: Harness):
     worker = await harness.worker(no_input)
 
-    with pytest.raises(InvalidOptionError, match="would not even begin"):
+    with pytest.raises(InvalidOptionError, match="would not begin"):
         await worker.start(no_input, delay="1h", deadline="1h")
     await nothing_is_stored(worker)
 

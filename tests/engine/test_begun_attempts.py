@@ -248,7 +248,7 @@ async def test_why_names_the_failure_of_the_step_that_is_tried_again(harness: Ha
 
     why = await worker.do(worker.engine.explain(run.run_id))
     words = [cause.sentence for cause in why.chain]
-    assert [each[each.index("(after") :] for each in words] == [
-        "(after ValueError: of the first)",
-        "(after ValueError: of the second)",
+    assert [each[each.index(", after") :] for each in words] == [
+        ", after ValueError: of the first",
+        ", after ValueError: of the second",
     ]

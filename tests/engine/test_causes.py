@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from stepwell import Context, Retry, step, workflow
+from stepwell.advice import Advice, Verb
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import Scene
 from stepwell.engine.causes import ClusterState, causes_of
@@ -64,8 +65,8 @@ async def test_a_child_is_followed_down_to_what_it_waits_for(harness: Harness) -
     chain = await chain_of(worker, run)
     assert kinds(chain) == [("child", [("child", ["signal"])])]
     *_, last = flat(chain)
-    assert last.sentence == "a signal 'go' at go"
-    assert last.next == f"stepwell signal {last.run_id} go"
+    assert last.sentence == "it needs a signal 'go' at go"
+    assert last.next == (Advice(Verb.SIGNAL, last.run_id, {"name": "go"}),)
     assert last.run_id != run.run_id
 
 
@@ -83,8 +84,9 @@ async def test_a_child_that_a_person_paused_is_why_its_parent_waits(harness: Har
     [cause] = await chain_of(worker, run)
     [below] = cause.causes
     assert below.kind == "paused"
-    assert "paused by ann: a look (since " in below.sentence
-    assert below.next == f"stepwell resume {child}"
+    assert below.sentence.startswith("ann paused it at ")
+    assert below.sentence.endswith(" (reason: a look)")
+    assert below.next == (Advice(Verb.RESUME, child),)
 
 
 async def test_deep_families_are_followed_to_a_bounded_depth(harness: Harness) -> None:
@@ -145,10 +147,11 @@ async def test_pauses_retries_slots_timers_and_the_dead_are_named(harness: Harne
     await client.do(client.engine.holds.pause_workflow(None, by="eve"))
     assert kinds(await chain_of(client, running)) == ["running", "paused", "all paused", "workflow paused"]
     every, one = await chain_of(client, ready)
-    assert (every.next, one.next) == ("stepwell resume --all", "stepwell workflow resume busy")
-    assert one.sentence.startswith("workflow busy is paused by bob: the bank is down (since ")
+    assert (every.next, one.next) == ((Advice(Verb.RESUME_ALL),), (Advice(Verb.RESUME_WORKFLOW, "busy"),))
+    assert one.sentence.startswith("bob paused workflow busy at ")
+    assert one.sentence.endswith(" (reason: the bank is down)")
     told = await client.do(client.engine.explain(ready.run_id))
-    assert "is ready, and waits: every workflow is paused by eve" in told.sentence
+    assert "is pending: eve paused every workflow at " in told.sentence
 
     worker.crash()
     await harness.advance("11s")
@@ -166,7 +169,10 @@ async def test_a_stalled_rollback_is_named(harness: Harness, ledger: Ledger) -> 
     await harness.advance("1m")
 
     [cause] = await chain_of(worker, run)
-    assert (cause.kind, cause.next) == ("rollback", f"stepwell rollback resume {run.run_id}")
+    assert (cause.kind, cause.next) == (
+        "rollback",
+        (Advice(Verb.RESUME_ROLLBACK, run.run_id, note="fix the cause, then"),),
+    )
 
 
 @pytest_asyncio.fixture
@@ -214,6 +220,6 @@ async def test_every_state_that_is_no_end_has_a_cause_with_an_act(
     assert told.sentence.endswith(".")
     if is_paused == "run" and detail.run.hold is not None:
         assert any(one.kind == "paused" for one in causes)
-        assert "paused by ann" in told.sentence or detail.run.owner is not None
+        assert "ann paused it at " in told.sentence or detail.run.owner is not None
     if holds and detail.run.owner is None and status in (RunStatus.PENDING, RunStatus.WAITING):
         assert any(one.kind.endswith("paused") for one in causes)

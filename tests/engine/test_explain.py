@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from stepwell import Context, Retry, step, workflow
+from stepwell.advice import in_commands
 from stepwell.views import Explanation
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger
@@ -31,7 +32,7 @@ async def explained(node: Node, run: Any) -> tuple[str, str]:
     assert found.status == view.status
     beginning = f"{view.workflow} run {run.run_id} "
     assert found.sentence.startswith(beginning)
-    return found.sentence.removeprefix(beginning), found.next
+    return found.sentence.removeprefix(beginning), in_commands(found.next)
 
 
 async def test_a_completed_run(harness: Harness):
@@ -52,8 +53,8 @@ async def test_a_failed_run(harness: Harness, ledger: Ledger):
     await harness.drain()
 
     assert await explained(worker, run) == (
-        "failed at charge: ValueError: charge failed.",
-        f"engine.repairs.retry({run.run_id!r})",
+        "has failed: ValueError: charge failed (at charge).",
+        f"stepwell retry {run.run_id}",
     )
 
 
@@ -70,7 +71,10 @@ async def test_a_run_that_was_undone(harness: Harness, ledger: Ledger):
     run = await worker.start(flow)
     await harness.drain()
 
-    assert await explained(worker, run) == ("failed: ValueError: no; everything was undone.", "")
+    assert await explained(worker, run) == (
+        "has failed and is compensated: ValueError: no.",
+        f"stepwell show {run.run_id}",
+    )
 
 
 async def test_a_run_that_could_not_be_undone(harness: Harness, ledger: Ledger):
@@ -84,9 +88,9 @@ async def test_a_run_that_could_not_be_undone(harness: Harness, ledger: Ledger):
     await harness.advance("1m")
 
     sentence, following = await explained(worker, run)
-    assert sentence.startswith("could not be undone")
-    assert "ValueError: undo one failed; 1 effects are not undone." in sentence
-    assert following == f"engine.repairs.resume_rollback({run.run_id!r})"
+    assert sentence.startswith("has an incomplete rollback: 1 effect is not undone; ")
+    assert "ValueError: undo one failed (at one~undo)" in sentence
+    assert following == f"fix the cause, then: stepwell rollback resume {run.run_id}"
 
 
 async def test_a_cancelled_run(harness: Harness):
@@ -97,7 +101,7 @@ async def test_a_cancelled_run(harness: Harness):
     await worker.do(worker.engine.cancel(told.run_id, "not wanted"))
 
     assert await explained(worker, quiet) == ("was cancelled.", "")
-    assert await explained(worker, told) == ("was cancelled: not wanted.", "")
+    assert await explained(worker, told) == ("was cancelled: not wanted.", f"stepwell show {told.run_id}")
 
 
 async def test_a_continued_run(harness: Harness):
@@ -111,7 +115,7 @@ async def test_a_continued_run(harness: Harness):
     await harness.drain()
     successor = (await harness.status(run)).successor
 
-    assert await explained(worker, run) == (f"goes on as run {successor}.", f"stepwell why {successor}")
+    assert await explained(worker, run) == (f"has ended: it continues as run {successor}.", f"stepwell why {successor}")
 
 
 async def test_a_paused_run(harness: Harness, ledger: Ledger):
@@ -125,9 +129,11 @@ async def test_a_paused_run(harness: Harness, ledger: Ledger):
     await harness.drain()
 
     sentence, following = await explained(worker, run)
-    assert sentence.startswith("is paused at x: DuplicateLocationError: two operations in one scope share the name")
-    assert sentence.endswith("; it goes on by itself when a worker with code that fits it starts.")
-    assert following == f"deploy code that fits, or engine.holds.resume({run.run_id!r})"
+    assert sentence.startswith("is paused: DuplicateLocationError: two operations in one scope share the name")
+    assert sentence.endswith(" (at x).")
+    assert following == f"deploy code that fits this run; or: stepwell resume {run.run_id}"
+    [note] = (await worker.engine.explain(run.run_id)).notes
+    assert note == "It continues by itself once a worker with code that fits it starts."
 
 
 async def test_a_run_without_a_worker(harness: Harness):
@@ -135,7 +141,7 @@ async def test_a_run_without_a_worker(harness: Harness):
     run = await client.start(trivial)
 
     assert await explained(client, run) == (
-        "is ready, and waits: no worker for trivial version 1 is alive.",
+        "is pending: no worker for trivial version 1 is alive, and no other worker is alive either.",
         "stepwell worker MODULE",
     )
 
@@ -153,7 +159,10 @@ async def test_a_run_that_a_busy_worker_will_take(harness: Harness):
     run = await worker.start(flow)
     await harness.advance("1s")
 
-    assert await explained(worker, run) == ("is ready, and waits for one of 1 workers to take it.", "")
+    assert await explained(worker, run) == (
+        f"is pending: it is due, and waits for a free slot on worker {worker.process.name}.",
+        "to add a worker: stepwell worker MODULE",
+    )
 
 
 async def test_a_run_that_is_running_or_whose_worker_died(harness: Harness):
@@ -168,17 +177,20 @@ async def test_a_run_that_is_running_or_whose_worker_died(harness: Harness):
     client = await harness.client()
     run = await worker.start(flow)
     await harness.advance("1s")
-    assert await explained(client, run) == (f"is running on worker {worker.process.name}.", "")
+    assert await explained(client, run) == (
+        f"is running: worker {worker.process.name} executes it.",
+        f"stepwell watch {run.run_id}",
+    )
 
     worker.crash()
     await harness.advance("11s")
     ended = "2023-11-14 22:13:"
     sentence, following = await explained(client, run)
-    assert sentence.startswith(f"was held by worker {worker.process.name}, whose lease ended at {ended}")
-    assert sentence.endswith(" UTC; another takes over as soon as one looks.")
+    assert sentence.startswith(f"is running: its worker {worker.process.name} died: its lease expired at {ended}")
+    assert " UTC; the next worker to look takes it over; no worker for flow version 1 is alive" in sentence
     assert following == "stepwell worker MODULE"
-    [cause] = (await client.do(client.engine.explain(run.run_id))).chain[:1]
-    assert cause.sentence == f"it {sentence.removesuffix('.')}"
+    dead, missing = (await client.do(client.engine.explain(run.run_id))).chain
+    assert sentence == f"is running: {dead.sentence}; {missing.sentence}."
 
 
 async def test_a_delayed_run(harness: Harness):
@@ -186,7 +198,7 @@ async def test_a_delayed_run(harness: Harness):
     run = await worker.start(trivial, delay="3h")
     await harness.drain()
 
-    assert await explained(worker, run) == ("begins in 3 hours.", "")
+    assert await explained(worker, run) == ("is pending: it begins in 3 hours.", f"stepwell watch {run.run_id}")
 
 
 async def test_a_run_that_sleeps(harness: Harness):
@@ -199,8 +211,8 @@ async def test_a_run_that_sleeps(harness: Harness):
     await harness.drain()
 
     assert await explained(worker, run) == (
-        "waits for the timer cool-off, due in 3 days (2023-11-17 22:13:20 UTC).",
-        "",
+        "is waiting: its timer cool-off fires in 3 days (2023-11-17 22:13:20 UTC).",
+        f"stepwell watch {run.run_id}",
     )
 
 
@@ -218,12 +230,15 @@ async def test_a_run_that_waits_for_signals(harness: Harness):
     await harness.drain()
 
     assert await explained(worker, two) == (
-        "waits for a signal 'a' or 'b' at a|b.",
-        f"stepwell signal {two.run_id} a",
+        "is waiting: it needs a signal 'a' or 'b' at a|b.",
+        f"stepwell signal {two.run_id} a; stepwell signal {two.run_id} b",
     )
-    assert (await explained(worker, anything))[0] == "waits for a signal any name at receive."
+    assert await explained(worker, anything) == (
+        "is waiting: it needs a signal of any name at receive.",
+        f"stepwell signal {anything.run_id} NAME",
+    )
     assert (await explained(worker, soon))[0] == (
-        "waits for a signal 'approve' at approve, at the latest in 90 minutes (2023-11-14 23:43:20 UTC)."
+        "is waiting: it needs a signal 'approve' at approve; it gives up in 90 minutes (2023-11-14 23:43:20 UTC)."
     )
 
 
@@ -241,10 +256,13 @@ async def test_a_run_that_waits_for_its_child_or_for_the_next_attempt(harness: H
     waiting, failing = await worker.start(parent), await worker.start(retrying)
     await harness.drain()
 
-    assert await explained(worker, waiting) == ("waits for its child at listening (waiting).", "")
+    [child] = (await worker.engine.explain(waiting.run_id)).facts["active_children"]
+    assert await explained(worker, waiting) == (
+        f"is waiting: its child {child} (listening) at listening is waiting.",
+        f"stepwell signal {child} x",
+    )
     assert (await explained(worker, failing))[0] == (
-        "waits for the next attempt at charge in 10 minutes (2023-11-14 22:23:20 UTC) "
-        "(after ValueError: charge failed)."
+        "is waiting: it retries charge in 10 minutes (2023-11-14 22:23:20 UTC), after ValueError: charge failed."
     )
 
 
@@ -258,9 +276,9 @@ async def test_a_run_with_several_reasons_to_wait_names_them_all(harness: Harnes
     await harness.drain()
 
     sentence, following = await explained(worker, run)
-    assert sentence.startswith("waits for the timer both/a/nap, due in 2 days")
-    assert sentence.endswith("; or a signal 'go' at both/b/go.")
-    assert following == f"stepwell signal {run.run_id} go"
+    assert sentence.startswith("is waiting: its timer both/a/nap fires in 2 days")
+    assert sentence.endswith("; it needs a signal 'go' at both/b/go.")
+    assert following == f"stepwell watch {run.run_id}; stepwell signal {run.run_id} go"
 
 
 async def test_a_run_that_is_being_undone_or_cancelled(harness: Harness, ledger: Ledger):
@@ -277,14 +295,16 @@ async def test_a_run_that_is_being_undone_or_cancelled(harness: Harness, ledger:
     worker = await harness.worker(flow)
     failing, waiting = await worker.start(flow, True), await worker.start(flow, False)
     await harness.drain()
-    assert (await explained(worker, failing))[0].startswith("is undoing what it did and waits for the timer")
+    assert (await explained(worker, failing))[0].startswith("is rolling back: its timer one~undo/cool off fires")
 
     await worker.shutdown()
     client = await harness.client()
     harness.nodes.remove(worker)
     await client.do(client.engine.cancel(waiting.run_id))
     assert (await harness.status(waiting)).status == "cancelling"
-    assert (await explained(client, waiting))[0] == "is ready, and waits: no worker for flow version 1 is alive."
+    assert (await explained(client, waiting))[0] == (
+        "is being cancelled: no worker for flow version 1 is alive, and no other worker is alive either."
+    )
 
 
 async def test_a_run_that_has_little_time(harness: Harness):
@@ -297,7 +317,8 @@ async def test_a_run_that_has_little_time(harness: Harness):
     await harness.drain()
 
     told = await worker.engine.explain(run.run_id)
-    assert told.sentence.endswith("waits for a signal 'go' at go; it fails if it has not ended in 5 hours.")
+    assert told.sentence.endswith("is waiting: it needs a signal 'go' at go.")
+    assert told.notes == ("It fails if it has not ended in 5 hours.",)
     assert told.facts["deadline_at"] == (await harness.status(run)).deadline_at
 
 
@@ -311,7 +332,7 @@ async def test_a_run_whose_start_is_debounced(harness: Harness):
     run = await worker.do(worker.engine.runs.start_debounced(flow, 2, key="doc", quiet="5s"))
 
     told = await worker.engine.explain(run.run_id)
-    assert told.sentence.endswith("begins in 5.0 s, unless its start is asked for again.")
+    assert told.sentence.endswith("is pending: it begins in 5.0 s, unless another start postpones it.")
     await harness.advance("10s")
     told = await worker.engine.explain(run.run_id)
-    assert told.sentence.endswith("begins when the run that has the key 'doc' has ended.")
+    assert told.sentence.endswith("is pending: the key 'doc' belongs to another run, which has not ended.")

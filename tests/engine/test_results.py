@@ -28,7 +28,7 @@ async def test_a_result_is_waited_for_as_long_as_asked(harness: Harness):
     run = await worker.start(waiting)
 
     before = harness.clock.now()
-    with pytest.raises(ResultTimeout, match="had not ended after 5 s; it goes on"):
+    with pytest.raises(ResultTimeout, match="had not ended after 5 s; it continues"):
         await run.result(timeout="5s")
     assert harness.clock.now() - before == 5_000_000
     with pytest.raises(ResultTimeout):

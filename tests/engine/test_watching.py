@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from stepwell import Context, Engine, workflow
+from stepwell import Context, Engine, RunView, workflow
 from stepwell.engine import watches
 from stepwell.model.runs import Run
 from stepwell.stores.base.wakeups import Hint, HintKind
@@ -24,8 +25,7 @@ async def gate(ctx: Context) -> None:
 
 async def _statuses(engine: Engine, run_id: str, told: list[str]) -> None:
     async for run in engine.runs.watch(run_id):
-        if run is not None:
-            told.append(run.status.value)
+        told.append(run.status)
 
 
 async def test_many_watchers_look_together_and_each_hears_how_its_run_ends(
@@ -70,10 +70,31 @@ async def test_a_watcher_that_leaves_is_called_no_more(tmp_path: Path) -> None:
         assert await anext(first) == await anext(second)
         await first.aclose()
         await engine.signal(started.run_id, "go")
-        seen = [run.status.value async for run in second if run is not None]
+        seen = [run.status async for run in second]
 
         assert seen[-1] == "completed"
         assert not engine.runs._watches._changes._waiting
+
+
+async def test_a_watch_yields_the_run_only_when_it_has_changed(tmp_path: Path) -> None:
+    async with Engine(f"sqlite:///{tmp_path}/x.db", workflows=[gate]) as engine:
+        started = await engine.start(gate)
+        watching = engine.runs.watch(started.run_id)
+        seen: list[RunView] = []
+
+        async def collect() -> None:
+            async for run in watching:
+                seen.append(run)
+
+        task = asyncio.ensure_future(collect())
+        await asyncio.sleep(2.5)  # two seconds without a change
+        quiet = len(seen)
+        await engine.signal(started.run_id, "go")
+        await task
+
+    assert all(isinstance(run, RunView) for run in seen)
+    assert all(one != next_one for one, next_one in itertools.pairwise(seen[:quiet]))
+    assert seen[-1].status == "completed"
 
 
 def test_pauses_end_at_moments_that_many_share() -> None:

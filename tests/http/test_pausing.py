@@ -17,7 +17,16 @@ async def test_a_run_is_paused_with_who_and_why_and_resumed(any_desk: Desk) -> N
     assert (shown["run"]["hold"]["by"], shown["run"]["hold"]["reason"]) == ("the operator", "a look at it")
     why = (await any_desk.get(f"/runs/{run_id}/why")).json()
     assert [one["kind"] for one in why["chain"]][-1] == "paused"
-    assert why["chain"][-1]["next"] == f"stepwell resume {run_id}"
+    assert why["chain"][-1]["next"] == [
+        {
+            "verb": "resume",
+            "target": run_id,
+            "options": {},
+            "note": "",
+            "method": "POST",
+            "path": f"/runs/{run_id}/resume",
+        }
+    ]
 
     assert (await any_desk.post(f"/runs/{run_id}/resume")).json()["changed"]
     acts = (await any_desk.get(f"/runs/{run_id}/acts")).json()["acts"]

@@ -99,7 +99,7 @@ def test_the_operator_is_told_the_line_and_what_is_wrong_with_it(tmp_path: Path)
     write_tokens(path, [make_token("one", Role.VIEWER)[1]])
     path.write_bytes(path.read_bytes() + b"\nnonsense\n")
 
-    with pytest.raises(InvalidOptionError, match="line that is no token") as caught:
+    with pytest.raises(InvalidOptionError, match="line that is not a token") as caught:
         read_tokens(path)
     assert caught.value.where.endswith("tokens, line 3")
 

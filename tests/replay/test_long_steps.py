@@ -432,7 +432,8 @@ async def test_how_far_it_is_can_be_seen(harness: Harness):
     assert (seen.path, seen.done, seen.total, seen.unit, seen.note) == ("load", 40, 100, "rows", "north")
     assert (seen.words, seen.state, seen.turns) == ("40 of 100 rows (40 %), north", {"page": 4}, 0)
     explained = await worker.engine.explain(run.run_id)
-    assert explained.sentence.endswith("is running on worker worker-0; load is at 40 of 100 rows (40 %), north.")
+    assert explained.sentence.endswith("is running: worker worker-0 executes it.")
+    assert explained.notes == ("load is at 40 of 100 rows (40 %), north.",)
     await harness.advance("2h")
     assert (await harness.status(run)).progress == ()
 
@@ -462,7 +463,8 @@ async def test_a_waiting_turn_is_explained(harness: Harness):
     client = await harness.client()
     explained = await client.engine.explain(run.run_id)
 
-    assert "is ready, and waits for one of 1 workers to take it; load is at 1 of 2 (50 %)" in explained.sentence
+    assert "it is due, and waits for a free slot on worker worker-0" in explained.sentence
+    assert explained.notes == ("load is at 1 of 2 (50 %).",)
     await harness.advance("10m")
     assert (await harness.status(run)).status == "completed"
 

@@ -64,16 +64,16 @@ async def test_the_advice_for_a_second_use_of_a_step_works(harness: Harness, led
         await ctx.step(known, "two")
 
     @workflow
-    async def mended(ctx: Context) -> None:
+    async def fixed(ctx: Context) -> None:
         for word in ("one", "two"):
-            await ctx.step(known.options(repeat=True), word)
+            await ctx.step("known", step(known, repeat=True), word)
             await ctx.step("plain", step(plain, repeat=True), word)
 
     advice = (await paused(harness, twice)).fix
-    assert "step(f, repeat=True) or f.options(repeat=True) as the function" in advice
+    assert 'ctx.step("known", step(f, repeat=True), ...)' in advice
     ledger.lines.clear()
-    worker = await harness.worker(mended)
-    await harness.result(await worker.start(mended))
+    worker = await harness.worker(fixed)
+    await harness.result(await worker.start(fixed))
     assert ledger.lines == ["one", "one", "two", "two"]
 
 
@@ -219,7 +219,7 @@ async def test_what_the_code_no_longer_visits_stops_the_run_before_it_does_anyth
     assert 'ctx.removed("charge", "step")' in caught.value.fix
 
 
-async def test_a_paused_run_goes_on_with_mended_code(harness: Harness, ledger: Ledger):
+async def test_a_paused_run_goes_on_with_fixed_code(harness: Harness, ledger: Ledger):
     @workflow(name="flow")
     async def before(ctx: Context) -> str:
         await ctx.step("charge", ledger.body("charge"))

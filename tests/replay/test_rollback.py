@@ -188,9 +188,7 @@ async def test_a_compensation_may_sleep_receive_and_have_steps_of_its_own(harnes
     run = await worker.start(flow)
     await harness.drain()
     assert (await harness.status(run)).status == "compensating"
-    assert (
-        "is undoing what it did and waits for a signal 'answer'" in (await worker.engine.explain(run.run_id)).sentence
-    )
+    assert "is rolling back: it needs a signal 'answer'" in (await worker.engine.explain(run.run_id)).sentence
     worker = await harness.takeover(worker, flow)
     await worker.signal(run.run_id, "answer", "bank")
     await harness.drain()

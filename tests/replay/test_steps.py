@@ -269,8 +269,10 @@ async def test_an_operator_decides_about_an_at_most_once_step_whose_outcome_is_u
         await client.do(client.engine.repairs.retry(run.run_id))
     await harness.drain()
 
-    assert f"stepwell skip {run.run_id} transfer --result JSON" in unknown.value.fix
-    assert f"stepwell retry {run.run_id}, which runs it again" in unknown.value.fix
+    assert unknown.value.fix_in_commands == (
+        f"find out whether it took effect; if it did: stepwell skip --result=JSON {run.run_id} transfer; "
+        f"if it did not, run it again: stepwell retry {run.run_id}"
+    )
     assert await harness.result(run) == {"skip": "known", "retry": "sent"}[verb]
     assert ledger.counts["transfer"] == {"skip": 1, "retry": 2}[verb]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepwell.advice import Advice, Verb
 from stepwell.cli.bulk import RunSelection, act_on_many, check_choice
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings
 from stepwell.cli.statuses import show_status
 from stepwell.cli.targets import get_run_id
-from stepwell.cli.texts import clean, shell_word
+from stepwell.cli.texts import clean
 from stepwell.errors import InvalidMoveError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def act_on(settings: Settings, which: RunSelection, act: Act) -> int:
                 f"run {run_id} is {view.status} and cannot {act.impossible}",
                 where=run_id,
                 why=f"this needs {act.needs}",
-                fix=f"stepwell why {shell_word(run_id)}",
+                fix=Advice(Verb.WHY, run_id),
             )
         return run_id, view.status, is_done
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from stepwell.advice import Advice, Verb
 from stepwell.cli.bars import Bars
 from stepwell.cli.client import Client, ask
 from stepwell.cli.errors import PARTLY
@@ -155,7 +156,7 @@ async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
     """Show the progress until the act has ended."""
     bulks = client.engine.bulks
     with Bars(out) as bars:
-        watching = client.engine.runs.watch(tally.name)
+        watching = client.engine.runs.pulse(tally.name)
         async for _ in watching:
             bulk = await bulks.get(tally.name)
             tally.total, tally.state = bulk.matched or tally.total, bulk.state
@@ -164,7 +165,7 @@ async def _follow(client: Client, tally: Tally, out: Output, done: str) -> None:
                 break
         await watching.aclose()
     if tally.state in ("paused", "failed"):
-        raise InvalidMoveError(f"{tally.name} is {tally.state}", where=tally.name, fix=f"stepwell why {tally.name}")
+        raise InvalidMoveError(f"{tally.name} is {tally.state}", where=tally.name, fix=Advice(Verb.WHY, tally.name))
 
 
 def _preview(out: Output, runs: Sequence[RunView], act: Act) -> None:

@@ -1,8 +1,7 @@
-"""Errors at the edge: words on stderr and an exit code, decided by group so that a new error needs nothing here."""
+"""Errors on the command line: a message on stderr and an exit code, which the class of the error decides."""
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 import traceback
@@ -28,7 +27,7 @@ UNEXPECTED, USAGE, NOT_FOUND, CONFLICT, STORE, RUN_FAILED, TIMED_OUT, PROBLEMS, 
     130,
 )
 
-# The first group that fits decides.
+# The first matching group decides.
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFoundError, NOT_FOUND),
     (errors.InvalidMoveError, CONFLICT),
@@ -42,9 +41,6 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.ReplayError, RUN_FAILED),
 )
 
-_VERBS = {"retry": "retry", "resume": "resume", "resume_rollback": "rollback resume", "cancel": "cancel"}
-_CALL = re.compile(r"engine\.(?:repairs\.|holds\.)?(retry|resume|resume_rollback|cancel)\('([^']+)'\)")
-
 
 def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> int:
     """Print an error and give its exit code."""
@@ -57,14 +53,12 @@ def report(error: Exception, settings: Settings, words: Sequence[str] = ()) -> i
         text = dump_json({"error": facts}, is_compact=True)
     else:
         text = _in_words(facts)
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            text += f"\n  {'help':<7} {error.ctx.command_path} --help"
     click.echo(text, err=True, color=False)
     return code
 
 
 def describe(error: Exception) -> tuple[dict[str, Any], int]:
-    """What is told of an error, and the exit code it means."""
+    """The fields of an error, and its exit code."""
     error = readable(error)
     if isinstance(error, errors.StepwellError):
         code = next((code for kind, code in _CODES if isinstance(error, kind)), UNEXPECTED)
@@ -73,34 +67,31 @@ def describe(error: Exception) -> tuple[dict[str, Any], int]:
             "message": error.title,
             "where": error.where,
             "why": error.why,
-            "fix": in_commands(error.fix),
+            "fix": error.fix_in_commands,
         }
         if isinstance(error, errors.InvalidInputError):
             facts["violations"] = list(error.violations)
         return facts, code
     if isinstance(error, click.ClickException):
-        return _facts(errors.RequestError.code, error.format_message()), USAGE
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        fix = "" if context is None else f"{context.command_path} --help"
+        return _facts(errors.RequestError.code, error.format_message(), fix=fix), USAGE
     return _unexpected(error), UNEXPECTED
 
 
 def readable(error: Exception) -> Exception:
-    """What a reader of stored bytes raised, as an error of ours."""
+    """The error, or a `CorruptRecordError` if stored bytes could not be decoded."""
     import msgspec
 
     if not isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
         return error
     from stepwell.stores.base.damage import FIX, cause_of
 
-    return errors.CorruptRecordError("what is stored cannot be read", why=cause_of(error), fix=FIX)
-
-
-def in_commands(text: str) -> str:
-    """Advice for Python in the words of the command line: `engine.repairs.retry('a')` is `stepwell retry a`."""
-    return _CALL.sub(lambda call: f"stepwell {_VERBS[call[1]]} {call[2]}", text)
+    return errors.CorruptRecordError("a stored value cannot be read", why=cause_of(error), fix=FIX)
 
 
 def _unexpected(error: Exception) -> dict[str, Any]:
-    """A bug of ours. The report has the places and no values: the message of an error may quote a payload."""
+    """A bug of stepwell. The report has places in the code and no values: a message may quote a payload."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="stepwell-report-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
@@ -129,7 +120,7 @@ def _in_words(facts: dict[str, Any]) -> str:
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Whether the command line asked for JSON, for errors that come before its options are understood."""
+    """Whether the command line asks for JSON, for errors that occur before its options are parsed."""
     for word, after in zip(words, [*words[1:], ""], strict=True):
         value = after if word in ("-o", "--output") else word.removeprefix("--output=").removeprefix("-o")
         if value in ("json", "jsonl") and value != word:

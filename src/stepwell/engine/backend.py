@@ -1,4 +1,4 @@
-"""What the nouns of an engine share: the store, how it is asked, and how a run is found in it."""
+"""What the nouns of an engine share: the store, retries, and finding runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeVar
 
+from stepwell.advice import Advice, Verb
 from stepwell.codec.base import REFERENCE, Codec, Place
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import Offloaded
@@ -26,7 +27,7 @@ from stepwell.stores.base.views import Detail, RunFilter
 
 T = TypeVar("T")
 
-TRIES_MAX: Final = 20  # of a request whose acknowledgement is lost
+TRIES_MAX: Final = 20  # of a request whose acknowledgement was lost
 PAUSE: Final = 0.05  # seconds before the second try; each further pause is longer by as much
 _SHOWN: Final = Place("", "", "a value that is shown")
 
@@ -43,7 +44,7 @@ class LocalWorker(Protocol):
 
 
 class Backend:
-    """A store with everything that is needed to ask it: retries, the codec, known workflows, and the worker here."""
+    """A store and what is needed to use it: retries, the codec, known workflows, and the worker of this process."""
 
     def __init__(
         self, environment: Environment, store: Store, registry: Registry, codec: Codec, announce: Announce | None = None
@@ -65,7 +66,7 @@ class Backend:
         return self.opened
 
     def check_home(self) -> None:
-        """Refuse a call from another event loop or process, or from the code of a workflow."""
+        """Raise for a call from another event loop or process, or from workflow code."""
         if self.affinity is not None:
             refuse_in_workflow("an engine")
             self.affinity.check("this engine")
@@ -73,8 +74,8 @@ class Backend:
     # --- asking ---
 
     async def retrying(self, ask: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """Ask until the store answers with something final, a bounded number of times: requests carry their own ids,
-        so repeating is safe.
+        """Repeat a request until the store answers, a bounded number of times. Requests carry their own ids, so
+        repeating is safe.
         """
         store = self.store
         for tries in range(TRIES_MAX):
@@ -87,11 +88,11 @@ class Backend:
         raise AssertionError("unreachable")
 
     def new_act(self) -> str:
-        """The id of something that an operator does: repeated with it, it is done once."""
+        """The id of an act of an operator. An act that is repeated with the same id happens once."""
         return self.environment.ids.uuid()
 
     async def with_offer(self, ask: Callable[[Claimant | None], Coroutine[Any, Any, T]]) -> T:
-        """Make a request that may claim runs for the worker here, if that has room."""
+        """Make a request that may claim runs for the worker of this process, if it has free slots."""
         worker = self.worker
         offer = None if worker is None else worker.offer()
         if worker is None or offer is None:
@@ -100,7 +101,7 @@ class Backend:
             return await ask(offer)
 
     def adopt(self, claimed: Iterable[Claimed]) -> None:
-        """Execute here what such a request has claimed."""
+        """Execute the runs that such a request has claimed."""
         if self.worker is not None:
             self.worker.adopt(claimed)
 
@@ -111,11 +112,11 @@ class Backend:
         return await self.retrying(lambda store: store.views.find(normal_key(target)))
 
     async def get(self, target: str, finder: Finder | None = None) -> Run:
-        """A run, looked for together with others if a finder is given. Raises `NotFoundError`."""
-        # An id is lower case without blanks, so it stays what it is when it is spelled like a key.
+        """A run; a finder shares its read with other callers. Raises `NotFoundError`."""
+        # An id is in lower case without blanks, so normalizing it as a key does not change it.
         found = await self.retrying(lambda store: (finder or store.views).find(normal_key(target)))
         if found is None:
-            raise NotFoundError("run", target, near=await self.near(target))
+            raise NotFoundError("run", target, near=await self.near(target), fix=Advice(Verb.LIST))
         return found
 
     async def get_last(self, target: str) -> Run:
@@ -127,17 +128,17 @@ class Backend:
 
     async def detail(self, target: str) -> Detail:
         """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
-        # By its id first, which needs no look-up of its own.
+        # By id first: that needs no separate lookup.
         detail = await self.retrying(lambda store: store.views.detail(RunId(normal_key(target))))
         if detail is None:
             run = await self.get(target)
             detail = await self.retrying(lambda store: store.views.detail(run.run_id))
         if detail is None:
-            raise NotFoundError("run", target)
+            raise NotFoundError("run", target, fix=Advice(Verb.LIST))
         return detail
 
     async def near(self, target: str) -> list[str]:
-        """Ids and keys that may have been meant."""
+        """Ids and keys that are similar."""
         if len(target) >= 4:
             begun = await self.store.views.find_by_prefix(target, limit=2)
             if begun:
@@ -148,8 +149,8 @@ class Backend:
     # --- values ---
 
     def fetch(self, payload: bytes) -> bytes:
-        """A stored payload that is kept apart, from the database or the folder of this engine; any other as it is. The
-        reference itself if what it refers to cannot be read here.
+        """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
+        reference is returned if it cannot be read.
         """
         if payload[:1] != REFERENCE:
             return payload

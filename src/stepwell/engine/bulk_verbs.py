@@ -1,4 +1,4 @@
-"""What can be done to many runs at once: each verb with the options that it takes, and how one run gets it."""
+"""The verbs of bulk acts: each with its options, and how it acts on one run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Nouns(Protocol):
 
 
 class NoOptions(TypedDict):
-    """Nothing may be said about it."""
+    """It takes no options."""
 
 
 class ReasonOptions(TypedDict, total=False):
-    """Why, for the audit."""
+    """The reason, for the audit."""
 
     reason: str
 
@@ -56,7 +56,7 @@ class RewindBulkOptions(_Path, ReasonOptions, total=False):
 class RedriveBulkOptions(ReasonOptions, total=False):
     """See `Repairs.redrive`."""
 
-    start: str | None
+    from_path: str | None
     version: Literal["same", "new"] | int
     input: Any
     skip: str | None
@@ -64,19 +64,19 @@ class RedriveBulkOptions(ReasonOptions, total=False):
 
 
 class BulkVerb(NamedTuple):
-    """One act, as it is done to each of many runs."""
+    """One verb, as it acts on each of many runs."""
 
     do: Callable[[Nouns, str, dict[str, Any]], Awaitable[bool]]  # false: not possible in this state
-    options: Any  # the type of what may be said about it
-    had_before: Collection[str] = ()  # statuses in which doing it again is no mistake
-    pauses: bool = False  # nor is it, if a person has paused the run already, and it has not stopped yet
+    options: Any  # the type of its options
+    had_before: Collection[str] = ()  # statuses in which repeating it is not an error
+    pauses: bool = False  # also not if the run is already held, and has not stopped yet
 
     def was_done(self, run: RunView) -> bool:
-        """Whether it is as if this had been done before."""
+        """Whether the run is already in the wanted state."""
         return run.status in self.had_before or (self.pauses and run.hold is not None)
 
     async def act(self, engine: Nouns, run_id: str, options: Mapping[str, Any], by: str) -> bool:
-        """Do it to one run; false if that is not possible in its state. A repair that is refused raises."""
+        """Act on one run; false if its status does not allow it. A repair that is refused raises."""
         return await self.do(engine, run_id, {**options, "by": by})
 
 
@@ -118,15 +118,15 @@ def find_verb(name: str) -> BulkVerb:
     if found is None:
         near = nearest(name, VERBS)
         raise InvalidOptionError(
-            f"{name!r} cannot be done to many runs",
-            why=f"what can is {', '.join(VERBS)}",
-            fix=f"did you mean {near[0]}?" if near else "do it to one run after the other",
+            f"{name!r} is not a bulk act",
+            why=f"possible are {', '.join(VERBS)}",
+            fix=f"did you mean {near[0]}?" if near else "do it for each run separately",
         )
     return found
 
 
 def check_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said about a verb, checked. Raises `InvalidOptionError`."""
+    """The options of a verb, checked. Raises `InvalidOptionError`."""
     wanted = find_verb(name).options
     known = [*wanted.__annotations__]
     unknown = [option for option in given if option not in known]
@@ -136,9 +136,9 @@ def check_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return dict(msgspec.convert(dict(given), wanted))
     except msgspec.ValidationError as error:
-        raise InvalidOptionError(f"{name} cannot be done so: {error}", fix=f"it takes {', '.join(known)}") from None
+        raise InvalidOptionError(f"{name} has an invalid option: {error}", fix=f"it takes {', '.join(known)}") from None
 
 
 def refusal(error: RequestError) -> str:
-    """Why one run was left alone, in a line."""
+    """Why one run was refused, in one line."""
     return " ".join(str(error).split())[:200]

@@ -1,4 +1,4 @@
-"""The workflow behind an act on many runs: find them all, then act on them a chunk at a time."""
+"""The workflow of a bulk act: find all runs, then act on them in chunks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any, Final
 
 from stepwell.clock import Instant
 from stepwell.engine.bulk_verbs import Nouns, find_verb, refusal
-from stepwell.engine.bulks import ABORT, ACT, BULK, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
+from stepwell.engine.bulks import ABORT, ACT, OUTCOMES, PAGE, VERSION, BulkItem, BulkOrder, check_matched
 from stepwell.engine.filters import parse_filter
+from stepwell.engine.system_runs import BULK
 from stepwell.errors import RequestError
 from stepwell.replay.context import Context
 from stepwell.replay.steps import step
 from stepwell.replay.workflows import Workflow, workflow
 
-CHUNK: Final = 20  # runs per step: what is done again after a crash, and how soon an abort is heard
+CHUNK: Final = 20  # runs per step: how many are repeated after a crash, and how soon an abort takes effect
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One page of what matches."""
+    """One page of matching runs."""
 
     runs: list[str]
     cursor: str | None  # of the next one
@@ -52,7 +53,7 @@ def bulk_workflow(engine: Nouns) -> Workflow[BulkOrder, dict[str, Any]]:
     @workflow(name=BULK, version=VERSION, unread="discard")
     async def bulk(ctx: Context, order: BulkOrder) -> dict[str, Any]:
         runs = order.runs or await find_all(ctx, order)
-        by = f"{order.by} by {ctx.key or ctx.run_id}".strip()  # the audit tells acts of one person apart
+        by = f"{order.by} by {ctx.key or ctx.run_id}".strip()  # the audit distinguishes the acts of one person
         counts: dict[str, Any] = {"state": "done", "matched": len(runs), **dict.fromkeys(OUTCOMES, 0)}
         ctx.publish_state(counts)
         for first in range(0, len(runs), CHUNK):
@@ -72,7 +73,7 @@ async def _act_on(engine: Nouns, order: BulkOrder, by: str, run_id: str) -> Bulk
     verb, why = find_verb(order.verb), ""
     try:
         is_done = await _is_done(engine, order, by, run_id) or await verb.act(engine, run_id, order.options, by)
-    except RequestError as error:  # also if it is gone since it was found
+    except RequestError as error:  # also if it was deleted since it was found
         is_done, why = False, refusal(error)
     now = await engine.runs.find(run_id)
     if now is None:
@@ -85,5 +86,5 @@ async def _act_on(engine: Nouns, order: BulkOrder, by: str, run_id: str) -> Bulk
 
 
 async def _is_done(engine: Nouns, order: BulkOrder, by: str, run_id: str) -> bool:
-    """Whether this very act has been here already, and its worker died before that was recorded."""
+    """Whether this act was already done, and the worker died before it was recorded."""
     return any((act.verb, act.by) == (order.verb, by) for act in await engine.runs.list_acts(run_id))

@@ -1,4 +1,4 @@
-"""One act on many runs: a run of its own, which any worker executes. Ordered here, looked at, and stopped."""
+"""Bulk acts: one act on many runs, which is a run of its own and is executed by any worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import to_datetime
 from stepwell.codec.base import Place, Row
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulk_verbs import Nouns, check_options
 from stepwell.engine.filters import parse_filter
+from stepwell.engine.system_runs import BULK
 from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, InvalidOptionError, NotFoundError, RequestError, StoreError
 from stepwell.model.locations import format_path
@@ -20,7 +22,6 @@ from stepwell.model.runs import Run
 from stepwell.model.states import EntryStatus, RunStatus
 from stepwell.stores.base.views import RunFilter
 
-BULK: Final = "stepwell.bulk"  # the workflow
 VERSION: Final = 1
 BULK_DEFINITION: Final = f"{BULK}@{VERSION}"
 ACT: Final = "act"  # its step whose results are the items
@@ -42,7 +43,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BulkOrder:
-    """What is to be done to which runs: those of a filter, as it is understood at a moment, or those that are named."""
+    """What to do to which runs: the runs that match a filter at a moment, or named runs."""
 
     verb: str
     where: str = ""
@@ -54,7 +55,7 @@ class BulkOrder:
 
 @dataclass(frozen=True, slots=True)
 class BulkItem:
-    """What became of one run: it was done, had been done before, or was refused, and why. `status` is after that."""
+    """The outcome for one run: done, done before, or refused with a reason. `status` is the status after that."""
 
     run_id: str
     outcome: str
@@ -72,7 +73,7 @@ class BulkView:
     by: str
     where: str  # empty if the runs were named
     state: str
-    matched: int  # 0 while they are being looked for
+    matched: int  # 0 during the search
     done: int
     before: int
     refused: int
@@ -81,21 +82,19 @@ class BulkView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether it has ended."""
         return self.ended_at is not None
 
 
 class Bulks:
-    """`engine.bulks`: acts on many runs. Any worker executes them, a chunk at a time, and another one goes on if it
-    dies.
-    """
+    """`engine.bulks`: acts on many runs. Any worker executes them in chunks; if it dies, another worker continues."""
 
     def __init__(self, backend: Backend, engine: Nouns) -> None:
         self._backend = backend
         self._engine = engine
 
     async def match(self, where: str) -> list[RunView]:
-        """All runs that a filter matches now, but for acts on many runs. Raises `FilterError`, and `RequestError` for
+        """All runs that match a filter now, except bulk acts. Raises `FilterError`, and `RequestError` for
         more than 100,000.
         """
         wanted, cursor = parse_filter(where, self._backend.opened.now()), None
@@ -118,17 +117,17 @@ class Bulks:
         run_id: str | None = None,
         **options: Any,
     ) -> BulkView:
-        """Do something to all runs that match a filter now, or to those whose ids are given: "cancel", "pause",
-        "resume", "retry", "resume_rollback", "rewind" or "redrive", with the options of that verb.
+        """Act on all runs that match a filter now, or on named runs: "cancel", "pause", "resume", "retry",
+        "resume_rollback", "rewind" or "redrive", with the options of that verb.
 
-        It is durable when this returns, and executed by a worker. Each run is acted upon once, also if
-        workers die meanwhile; its audit says who by which act ("ann by bulk-12"). What begins to match later is left
-        alone, and so is what is in no state for it: `items` says what became of each. A known `run_id`
-        is the act that has it.
+        The order is durable when this returns, and a worker executes it. It acts on each run once, even if workers
+        die; the audit of the run names the person and the act ("ann by bulk-12"). Runs that match later are left
+        alone, and so are runs in an unsuitable status: `items` has the outcome for each. A `run_id` that is already
+        known returns the act with that id.
         """
         said = check_options(verb, options)
         if (where is None) == (not runs):
-            raise InvalidOptionError("say which runs", fix='where="status:failed since:1h", or runs=[...], not both')
+            raise InvalidOptionError("name the runs", fix='where="status:failed since:1h", or runs=[...], not both')
         if len(runs) > NAMED_MAX:
             raise RequestError(f"{len(runs):,} runs are named", why=f"{NAMED_MAX:,} is the most", fix="use a filter")
         now = self._backend.opened.now()
@@ -150,7 +149,7 @@ class Bulks:
         while True:
             known = None if run_id is None else await self._engine.runs.find(run_id)
             if known is not None and known.workflow != BULK:
-                raise AlreadyExistsError(f"run {run_id} is there already", where=BULK, fix="leave the run_id out")
+                raise AlreadyExistsError(f"run {run_id} exists already", where=BULK, fix="leave the run_id out")
             if known is not None:
                 return known.key or known.run_id
             key = f"bulk-{number}"
@@ -164,11 +163,11 @@ class Bulks:
                 return key
 
     async def get(self, name: str) -> BulkView:
-        """One of them, as it is now. Raises `NotFoundError`."""
+        """One bulk act as it is now. Raises `NotFoundError`."""
         return await self._view(await self._find(name))
 
     async def items(self, name: str) -> list[BulkItem]:
-        """What became of each run so far, in the order in which they were acted upon."""
+        """The outcome for each run so far, in the order of the acts."""
         run = await self._find(name)
         history = (await self._backend.detail(run.run_id)).history
         pages = [
@@ -180,7 +179,7 @@ class Bulks:
         return [item for page in pages for item in page]
 
     async def abort(self, name: str) -> bool:
-        """Let it end after the chunk that it is at. What was done stays done. False if it is over."""
+        """Stop it after the current chunk. Finished acts stay done. False if it has ended."""
         run = await self._find(name)
         if run.ended_at is not None:
             return False
@@ -194,14 +193,14 @@ class Bulks:
         key = f"bulk-{name}" if name.isdigit() else name
         found = await self._backend.find(key) if _NAME.fullmatch(key) else None
         if found is None or found.workflow != BULK:
-            raise NotFoundError("bulk", name, fix="stepwell bulk ls, or engine.bulks.list()")
+            raise NotFoundError("bulk", name, fix=Advice(Verb.LIST_BULKS))
         return found
 
     async def _view(self, run: Run) -> BulkView:
         try:
             order: BulkOrder = self._backend.codec.decode(run.input, BulkOrder, place=_place(run, "", "input"))
             counts = await self._engine.runs.state(run.run_id) or {}
-        except StoreError:  # sealed by a key that is not here
+        except StoreError:  # encrypted with a key that is not here
             order, counts = BulkOrder("?"), {}
         is_completed = run.status is RunStatus.COMPLETED
         state = counts.get("state", "done") if is_completed else _STATES.get(run.status, "running")
@@ -225,24 +224,24 @@ class Bulks:
     async def _is_aborting(self, run: Run) -> bool:
         return any(signal.name == ABORT for signal in (await self._backend.detail(run.run_id)).signals)
 
-    # Last, because behind it `list` is this method.
+    # Last, because below it `list` is this method.
     async def list(self, *, limit: int = 50) -> list[BulkView]:
-        """The latest acts on many runs, the last first."""
+        """The latest bulk acts, newest first."""
         return [await self._view(run) for run in await self._latest(limit)]
 
 
 def check_matched(count: int, where: str) -> None:
-    """Raise `RequestError` if these are too many for one act."""
+    """Raise `RequestError` if there are too many runs for one act."""
     if count > MATCHED_MAX:
         raise RequestError(
             f"more than {MATCHED_MAX:,} runs match {where!r}",
-            why="one act on many runs takes no more",
+            why="that is the most for one act",
             fix="do it in parts: add since: or until: to the filter",
         )
 
 
 def _number(run: Run) -> int:
-    """Of its name; a repaired one may have another key."""
+    """The number in its name; a repaired run may have another key."""
     return int(run.key.removeprefix("bulk-")) if run.key is not None and _NAME.fullmatch(run.key) else 0
 
 

@@ -1,4 +1,4 @@
-"""Cancelling a run: a verb of its own, and what the signal `Cancel` does."""
+"""Cancelling a run: by `engine.cancel`, and by the signal `Cancel`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Causes: what is in the way of a run, and in the way of that, each with the act that removes it."""
+"""Causes: why a run is where it is. Each cause names what a person can do about it, and the causes below a child."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from shlex import quote
-from typing import NamedTuple
+from typing import Final, NamedTuple, assert_never
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import Instant, to_datetime, to_timedelta
 from stepwell.engine.views import WaitView, wait_views
 from stepwell.errors import PoisonError
@@ -26,15 +26,30 @@ DEPTH_MAX = 8  # generations of children
 CHILDREN_MAX = 5  # of one run
 RUNS_MAX = 50  # in all
 
+STATUS_WORDS: Final[Mapping[RunStatus, str]] = {
+    RunStatus.PENDING: "is pending",
+    RunStatus.RUNNING: "is running",
+    RunStatus.WAITING: "is waiting",
+    RunStatus.CANCELLING: "is being cancelled",
+    RunStatus.COMPENSATING: "is rolling back",
+    RunStatus.PAUSED: "is paused",
+    RunStatus.COMPENSATION_FAILED: "has an incomplete rollback",
+    RunStatus.COMPLETED: "has completed",
+    RunStatus.FAILED: "has failed",
+    RunStatus.COMPENSATED: "has failed and is compensated",
+    RunStatus.CANCELLED: "was cancelled",
+    RunStatus.CONTINUED: "has ended",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing in the way of a run. `kind` is a word for programs; `causes` is what is in the way of a child."""
+    """One reason why a run is where it is. `kind` is a word for programs; `causes` are the reasons of a child."""
 
     kind: str
     run_id: str
     sentence: str
-    next: str  # the command that removes it, or says more
+    next: tuple[Advice, ...]  # what removes the cause, or shows more of it
     causes: tuple[Cause, ...] = ()
 
 
@@ -47,71 +62,75 @@ class ClusterState(NamedTuple):
 
     @property
     def live(self) -> list[Worker]:
-        """Workers whose lease is not over."""
+        """Workers whose lease has not expired."""
         return [worker for worker in self.workers if worker.lease_until > self.now]
 
     def owner_of(self, run: Run) -> Worker | None:
         """The live worker that owns a run."""
         return next((worker for worker in self.live if worker.incarnation == run.owner), None)
 
-    def left_by(self, run: Run) -> str:
-        """Who had a run and is gone, and since when; to stand behind "held by"."""
-        gone = next((worker for worker in self.workers if worker.incarnation == run.owner), None)
-        if gone is None:
-            return "a worker that died"
-        return f"worker {gone.name}" + (
-            f", whose lease ended at {_second(gone.lease_until)}" if gone.lease_until else ""
-        )
-
     def serving(self, run: Run) -> list[Worker]:
-        """The live workers that could take a run."""
+        """The live workers that can claim a run."""
         return [worker for worker in self.live if run.definition in worker.definitions]
 
     def holds_of(self, run: Run) -> list[Cause]:
-        """The pauses that keep every worker from taking a run."""
+        """The pauses that keep every worker from claiming a run."""
         return [
             Cause(
                 "workflow paused" if workflow else "all paused",
                 run.run_id,
-                f"workflow {workflow} is {hold_words(hold)}" if workflow else f"every workflow is {hold_words(hold)}",
-                f"stepwell workflow resume {workflow}" if workflow else "stepwell resume --all",
+                hold_words(hold, f"workflow {workflow}" if workflow else "every workflow"),
+                (Advice(Verb.RESUME_WORKFLOW, workflow) if workflow else Advice(Verb.RESUME_ALL),),
             )
             for workflow, hold in self.holds
             if workflow in (None, run.workflow)
         ]
 
     def lack_of(self, run: Run) -> Cause | None:
-        """Which worker is missing, if no live one can take a run."""
+        """Which worker is missing, if no live worker can claim a run."""
         if self.serving(run):
             return None
         name, what = run.workflow, f"no worker for {run.workflow} version {run.version} is alive"
         others = sorted({one for worker in self.live for one in worker.definitions if workflow_of(one) == name})
         if others:
-            sentence = f"{what}, only for {', '.join(others)}"
-            return Cause("version", run.run_id, sentence, f"start a worker with the code of version {run.version}")
-        said = what if self.live else f"{what}, nor any other worker"
-        return Cause("worker", run.run_id, said, "stepwell worker MODULE")
+            start = Advice(Verb.WORKER, note=f"with the code of {run.workflow} version {run.version}")
+            return Cause("version", run.run_id, f"{what}, only for {', '.join(others)}", (start,))
+        sentence = what if self.live else f"{what}, and no other worker is alive either"
+        return Cause("worker", run.run_id, sentence, (Advice(Verb.WORKER),))
 
 
 def causes_of(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> tuple[Cause, ...]:
-    """What is in the way of a run, nearest first; nothing once it has ended. `below` has that of its children."""
+    """Why a run is where it is, the nearest cause first; empty only if it has completed, or was cancelled without a
+    reason. `below` has the causes of its children.
+    """
     run = detail.run
-    if run.status in TERMINAL:
-        return ()
-    if run.status is RunStatus.PAUSED:
-        return tuple(_pauses(run))
-    if run.status is RunStatus.COMPENSATION_FAILED:
-        failure = decode_failure(run.failure) if run.failure else None
-        at = f" at {failure.path}" if failure and failure.path else ""
-        why = failure.summary if failure else "no cause was recorded"
-        sentence = f"its rollback stopped{at}: {why}; {len(left_to_undo(detail))} effects are not undone"
-        return (Cause("rollback", run.run_id, sentence, f"stepwell rollback resume {run.run_id}"),)
-    if run.owner is not None:
-        return tuple(_owned(run, cluster))
-    is_due = run.wake_at is not None and run.wake_at <= cluster.now
-    held, lack = cluster.holds_of(run), cluster.lack_of(run)
-    waits = _waits(detail, cluster, below) if not is_due else [] if held or lack else [_ready(run, cluster)]
-    return (*held, *([lack] if lack else []), *waits)
+    failure = decode_failure(run.failure) if run.failure else None
+    match run.status:
+        case RunStatus.COMPLETED:
+            return ()
+        case RunStatus.FAILED:
+            return (Cause("failed", run.run_id, _failure_words(failure), (Advice(Verb.RETRY, run.run_id),)),)
+        case RunStatus.COMPENSATED:
+            return (Cause("failed", run.run_id, _failure_words(failure), (Advice(Verb.SHOW, run.run_id),)),)
+        case RunStatus.CANCELLED:
+            show = Advice(Verb.SHOW, run.run_id)
+            return (Cause("cancelled", run.run_id, run.reason, (show,)),) if run.reason else ()
+        case RunStatus.CONTINUED:
+            successor = str(run.successor)
+            return (Cause("continued", run.run_id, f"it continues as run {successor}", (Advice(Verb.WHY, successor),)),)
+        case RunStatus.PAUSED:
+            return tuple(_pauses(run, failure))
+        case RunStatus.COMPENSATION_FAILED:
+            left = len(left_to_undo(detail))
+            words = f"{left} effects are not undone" if left != 1 else "1 effect is not undone"
+            resume = Advice(Verb.RESUME_ROLLBACK, run.run_id, note="fix the cause, then")
+            own = failure.causes.get("run") if failure is not None else None
+            began = f"; the rollback began after {_failure_words(own)}" if own is not None else ""
+            return (Cause("rollback", run.run_id, f"{words}; {_failure_words(failure)}{began}", (resume,)),)
+        case RunStatus.PENDING | RunStatus.RUNNING | RunStatus.WAITING | RunStatus.CANCELLING | RunStatus.COMPENSATING:
+            return _moving(detail, cluster, below)
+        case _:
+            assert_never(run.status)
 
 
 def waited_children(detail: Detail) -> list[Run]:
@@ -124,90 +143,125 @@ def waited_children(detail: Detail) -> list[Run]:
     ]
 
 
-def _pauses(run: Run) -> list[Cause]:
-    """Why it stands still: a person, its own failure, or both."""
+def _failure_words(failure: FailureRecord | None) -> str:
+    """What a run failed with, and where."""
+    if failure is None:
+        return "no cause was recorded"
+    details = [f"at {failure.path}"] if failure.path else []
+    details += [f"recorded: {failure.recorded} · now: {failure.now}"] if failure.recorded else []
+    return f"{failure.summary} ({'; '.join(details)})" if details else failure.summary
+
+
+def _pauses(run: Run, failure: FailureRecord | None) -> list[Cause]:
+    """Why it is paused: a person, its own failure, or both."""
+    is_code = failure is not None and is_fixed_by_code(failure)
+    advice: tuple[Advice, ...] = (Advice(Verb.RESUME, run.run_id),)
+    if is_code:
+        advice = (Advice(Verb.DEPLOY, run.run_id), Advice(Verb.RESUME, run.run_id, note="or"))
+    elif failure is not None or run.hold is None:
+        advice = (Advice(Verb.RESUME, run.run_id, note="fix the cause, then"),)
     causes: list[Cause] = []
-    resume = f"stepwell resume {run.run_id}"
     if run.hold is not None:
-        causes.append(Cause("paused", run.run_id, f"it is {hold_words(run.hold)}", resume))
-    failure = decode_failure(run.failure) if run.failure else None
-    if failure is not None or not causes:
-        at = f" at {failure.path}" if failure and failure.path else ""
-        what = failure.summary if failure else "no cause was recorded"
-        is_code = failure is not None and is_fixed_by_code(failure)
-        following = f"deploy code that fits, or {resume}" if is_code else f"fix the cause, then {resume}"
-        causes.append(Cause("code" if is_code else "failure", run.run_id, f"it stopped{at}: {what}", following))
+        causes.append(Cause("paused", run.run_id, hold_words(run.hold, "it"), advice))
+    if failure is not None or run.hold is None:
+        causes.append(Cause("code" if is_code else "failure", run.run_id, _failure_words(failure), advice))
     return causes
+
+
+def _moving(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> tuple[Cause, ...]:
+    run = detail.run
+    if run.owner is not None:
+        return tuple(_owned(run, cluster))
+    is_due = run.wake_at is not None and run.wake_at <= cluster.now
+    held, lack = cluster.holds_of(run), cluster.lack_of(run)
+    waits = _waits(detail, cluster, below) if not is_due else [] if held or lack else [_ready(run, cluster)]
+    return (*held, *([lack] if lack else []), *waits)
 
 
 def _owned(run: Run, cluster: ClusterState) -> list[Cause]:
     owner = cluster.owner_of(run)
     if owner is None:
-        sentence = f"it was held by {cluster.left_by(run)}; another takes over as soon as one looks"
-        found = [Cause("dead worker", run.run_id, sentence, "stepwell worker MODULE")]
+        found = [_lost(run, cluster)]
         found += [lack] if (lack := cluster.lack_of(run)) else []
     else:
-        found = [Cause("running", run.run_id, f"worker {owner.name} executes it", f"stepwell watch {run.run_id}")]
+        watch = Advice(Verb.WATCH, run.run_id)
+        found = [Cause("running", run.run_id, f"worker {owner.name} executes it", (watch,))]
     if run.hold is not None:
-        sentence = f"it is {hold_words(run.hold)}, as soon as the steps under way have ended"
-        found.append(Cause("paused", run.run_id, sentence, f"stepwell resume {run.run_id}"))
+        sentence = f"{hold_words(run.hold, 'it')}, and it stops after the steps under way"
+        found.append(Cause("paused", run.run_id, sentence, (Advice(Verb.RESUME, run.run_id),)))
     return found + cluster.holds_of(run)
 
 
+def _lost(run: Run, cluster: ClusterState) -> Cause:
+    """Its worker died, and no other one has noticed yet."""
+    gone = next((worker for worker in cluster.workers if worker.incarnation == run.owner), None)
+    if gone is None:
+        what = "its worker died"
+    else:
+        since = f": its lease expired at {_second(gone.lease_until)}" if gone.lease_until else ""
+        what = f"its worker {gone.name} died{since}"
+    return Cause("dead worker", run.run_id, f"{what}; the next worker to look takes it over", (Advice(Verb.WORKER),))
+
+
 def _ready(run: Run, cluster: ClusterState) -> Cause:
-    """It could continue, and no worker has taken it yet."""
+    """It could continue, and no worker has claimed it yet."""
     serving = cluster.serving(run)
-    sentence = f"it waits for room at one of {len(serving)} workers: {', '.join(one.name for one in serving[:5])}"
-    return Cause("slot", run.run_id, sentence, "stepwell worker MODULE adds one")
+    names = ", ".join(one.name for one in serving[:5])
+    those = f"worker {names}" if len(serving) == 1 else f"one of {len(serving)} workers ({names})"
+    sentence = f"it is due, and waits for a free slot on {those}"
+    return Cause("slot", run.run_id, sentence, (Advice(Verb.WORKER, note="to add a worker"),))
 
 
 def _waits(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> list[Cause]:
     run, now = detail.run, cluster.now
+    watch = (Advice(Verb.WATCH, run.run_id),)
     if run.debounced_until is not None and run.wake_at is not None and run.wake_at > run.debounced_until:
-        sentence = f"the key {run.key!r} belongs to another run until that has ended"
-        return [Cause("key", run.run_id, sentence, f"stepwell why {quote(run.key or '')}")]
+        sentence = f"the key {run.key!r} belongs to another run, which has not ended"
+        return [Cause("key", run.run_id, sentence, (Advice(Verb.WHY, str(run.key)),))]
     waits = list(zip(detail.history.waits, wait_views(detail), strict=True))
     if not waits:
-        return [Cause("delay", run.run_id, f"it begins {when(run.wake_at, now)}", f"stepwell watch {run.run_id}")]
+        again = ", unless another start postpones it" if run.debounced_until is not None else ""
+        return [Cause("delay", run.run_id, f"it begins {when(run.wake_at, now)}{again}", watch)]
     causes: list[Cause] = []
     for wait, view in waits:
         if wait.kind is not WaitKind.CHILD:
-            causes.append(Cause(view.kind, run.run_id, wait_words(view, detail, now), _advice(run.run_id, view)))
+            causes.append(Cause(view.kind, run.run_id, _wait_words(view, now), _wait_advice(run.run_id, view)))
             continue
         active = [one for one in waited_children(detail) if one.parent and one.parent.location == wait.location]
         causes += [
             Cause(
                 "child",
                 run.run_id,
-                f"its child {one.run_id} ({one.workflow}) at {view.path} is {one.status.value}",
-                f"stepwell why {one.run_id}",
+                f"its child {one.run_id} ({one.workflow}) at {view.path} {STATUS_WORDS[one.status]}",
+                (Advice(Verb.WHY, one.run_id),),
                 below.get(one.run_id, ()),
             )
             for one in active[:CHILDREN_MAX]
         ]
         if not active:
-            causes.append(Cause("child", run.run_id, wait_words(view, detail, now), f"stepwell watch {run.run_id}"))
+            causes.append(Cause("child", run.run_id, _wait_words(view, now), watch))
     return causes
 
 
-def _advice(run_id: str, wait: WaitView) -> str:
-    if wait.kind == "signal":
-        return f"stepwell signal {run_id} {quote((wait.names or ('NAME',))[0])}"
-    if wait.kind == "topic":
-        return f"stepwell publish {quote(wait.names[0])}"
-    return f"stepwell watch {run_id}"
+def _wait_advice(run_id: str, wait: WaitView) -> tuple[Advice, ...]:
+    if wait.kind == WaitKind.SIGNAL:
+        return tuple(Advice(Verb.SIGNAL, run_id, {"name": name}) for name in wait.names) or (
+            Advice(Verb.SIGNAL, run_id),
+        )
+    if wait.kind == WaitKind.TOPIC:
+        return (Advice(Verb.PUBLISH, wait.names[0]),)
+    return (Advice(Verb.WATCH, run_id),)
 
 
 def is_fixed_by_code(failure: FailureRecord) -> bool:
-    """Whether other code may let the run go on."""
+    """Whether other code may let the run continue."""
     return failure.code.startswith(("SW1", "SW20")) and failure.code != PoisonError.code
 
 
-def hold_words(hold: Hold) -> str:
-    """Who paused something, why, and since when."""
-    who = f" by {hold.by}" if hold.by else ""
-    why = f": {hold.reason}" if hold.reason else ""
-    return f"paused{who}{why} (since {to_datetime(hold.at):%Y-%m-%d %H:%M:%S} UTC)"
+def hold_words(hold: Hold, what: str) -> str:
+    """Who paused something, when, and why."""
+    why = f" (reason: {hold.reason})" if hold.reason else ""
+    return f"{hold.by or 'a person'} paused {what} at {_second(hold.at)}{why}"
 
 
 def left_to_undo(detail: Detail) -> list[Entry]:
@@ -223,24 +277,25 @@ def left_to_undo(detail: Detail) -> list[Entry]:
     ]
 
 
-def wait_words(wait: WaitView, detail: Detail, now: Instant) -> str:
-    """What a run waits for, to stand behind "waits for"."""
-    by = f", at the latest {_when_due(wait, now)}" if wait.due_at else ""
-    match wait.kind:
-        case "signal":
-            what = " or ".join(repr(name) for name in wait.names) or "any name"
-            return f"a signal {what} at {wait.path}{by}"
-        case "topic":
+def _wait_words(wait: WaitView, now: Instant) -> str:
+    """What a run waits for."""
+    by = f"; it gives up {_when_due(wait, now)}" if wait.due_at else ""
+    match WaitKind(wait.kind):
+        case WaitKind.SIGNAL:
+            named = " or ".join(repr(name) for name in wait.names)
+            return f"it needs a signal {named or 'of any name'} at {wait.path}{by}"
+        case WaitKind.TOPIC:
             asked = f" with {', '.join(wait.where)}" if wait.where else ""
-            return f"an event of {wait.names[0]!r}{asked} at {wait.path}{by}"
-        case "child":
-            states = ", ".join(child.status.value for child in detail.children if child.ended_at is None)
-            return f"its child at {wait.path} ({states or 'ended'})"
-        case "retry":
+            return f"it needs an event of {wait.names[0]!r}{asked} at {wait.path}{by}"
+        case WaitKind.CHILD:
+            return f"its child at {wait.path} has ended"
+        case WaitKind.RETRY:
             last = wait.failed_attempts[-1].error if wait.failed_attempts else "an error"
-            return f"the next attempt at {wait.path} {_when_due(wait, now)} (after {last})"
-        case _:
-            return f"the timer {wait.path}, due {_when_due(wait, now)}"
+            return f"it retries {wait.path} {_when_due(wait, now)}, after {last}"
+        case WaitKind.TIMER:
+            return f"its timer {wait.path} fires {_when_due(wait, now)}"
+        case _ as kind:
+            assert_never(kind)
 
 
 def _when_due(wait: WaitView, now: Instant) -> str:

@@ -12,43 +12,43 @@ from stepwell.model.states import RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.wakeups import Hint, HintKind
 
-LOOK_AGAIN = 1.0  # seconds, without any hint
+LOOK_AGAIN = 1.0  # seconds without a hint
 
 
 class ChangeFlag:
     """Set when a run may have changed. It has one waiter at a time.
 
-    `Changes` sets it while it is registered there, and also wakes its waiter now and then without a hint.
+    `Changes` sets it while it is registered there, and also wakes its waiter regularly without a hint.
     """
 
     __slots__ = ("_is_set", "_waiter", "completed", "lookup")
 
     def __init__(self) -> None:
         self.lookup: SharedLookup | None = None
-        self.completed: Run | None = None  # known without looking, because it was done here
+        self.completed: Run | None = None  # known without reading, because it was executed here
         self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
 
     def is_set(self) -> bool:
-        """Whether there was a hint since it was cleared."""
+        """Whether a hint arrived since it was cleared."""
         return self._is_set
 
     def set(self) -> None:
-        """There is a hint."""
+        """A hint arrived."""
         self._is_set = True
         self.wake()
 
     def wake(self) -> None:
-        """Wake the waiter without a hint: one may have been lost."""
+        """Wake the waiter without a hint: a hint may have been lost."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def clear(self) -> None:
-        """Forget the hint, before looking at the run."""
+        """Clear the hint, before the run is read."""
         self._is_set = False
 
     async def heard(self) -> None:
-        """Wait for a hint, or until it is time to look without one."""
+        """Wait for a hint, or until it is time to read without one."""
         if self._is_set:
             return
         self._waiter = asyncio.get_running_loop().create_future()
@@ -105,7 +105,7 @@ class Changes:
         loop.call_later(LOOK_AGAIN, self._look_again, loop)
 
     def over(self, run: Run) -> None:
-        """A run is not executed in this process any more; if it has completed, that is durable."""
+        """This process no longer executes a run; if it has completed, that is durable."""
         for flag in self._waiting.get(run.run_id, ()):
             flag.completed = run if run.status is RunStatus.COMPLETED else None
             flag.set()

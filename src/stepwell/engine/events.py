@@ -1,4 +1,4 @@
-"""Events: published on a topic, where they reach runs that wait and may start others."""
+"""Events: published on a topic, delivered to waiting runs, and able to start new ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trigger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptEventView:
-    """An event that a topic keeps for waits to come."""
+    """An event that a topic keeps for later waits."""
 
     event_id: str
     topic: str
@@ -47,7 +47,7 @@ class KeptEventView:
 
 
 class Events:
-    """`engine.events`: publishes on topics, and knows what this engine starts on which topic."""
+    """`engine.events`: publishes on topics, and holds the workflows that events start."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -62,7 +62,7 @@ class Events:
         retain: Duration | bool | None = None,
         event_id: str | None = None,
     ) -> int:
-        """Publish an event, and say how many runs got it; `Engine.publish` says what is promised."""
+        """Publish an event; returns how many runs got it. `Engine.publish` has the promises."""
         backend = self._backend
         new = self._make(topic, payload, deliver, retain, event_id or backend.environment.ids.uuid())
         (published,), claimed = await backend.retrying(
@@ -74,10 +74,10 @@ class Events:
     def on(
         self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
     ) -> None:
-        """Let each event that *this engine* publishes on a topic start a run, in the transaction that publishes it.
+        """Start a run for each event that *this engine* publishes on a topic, in the transaction that publishes it.
 
-        The event is the run's input. `key` is a field of the event or a function of it: an event whose key has a run,
-        active or ended within `dedup`, starts none. Engines that did not call this start nothing.
+        The event is the run's input. `key` is a field of the event or a function of it: an event starts no run if
+        its key has a run that is active or ended within `dedup`. Engines that did not call this start nothing.
         """
         name, _ = topic_of(topic)
         if not isinstance(start, Workflow):
@@ -94,7 +94,7 @@ class Events:
     def _make(
         self, topic: Any, payload: Any, deliver: Deliver, retain: Duration | bool | None, event_id: str
     ) -> NewEvent:
-        """An event to publish. Raises for anything wrong with it; nothing is stored by then."""
+        """An event to publish. Raises if it is invalid, before anything is stored."""
         name, hint, value = _what(topic, payload)
         if deliver not in ("all", "one"):
             raise InvalidOptionError(f"deliver is {deliver!r}", where=f"topic {name}", fix='"all" or "one"')
@@ -124,9 +124,9 @@ class Events:
         key = _key_of(topic, value, trigger)
         return NewRun(run_id, workflow.name, workflow.version, stored, key, dedup=trigger.dedup)
 
-    # Last, because behind it `list` is this method.
+    # Last, because below it `list` is this method.
     async def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
-        """What topics (or one topic) keep for waits to come, oldest first."""
+        """The events that topics (or one topic) keep for later waits, oldest first."""
         found = await self._backend.retrying(lambda store: store.views.list_events(limit=limit, topic=topic))
         return [
             KeptEventView(
@@ -142,19 +142,19 @@ class Events:
 
 
 def _reached(published: Published, topic: str) -> int:
-    """How many runs an event reached; raises if it was refused."""
+    """How many runs an event reached; raises if the topic rejected it."""
     if published.publication is Publication.FULL:
         raise TopicFullError(
             f"topic {topic!r} is full, and nothing was published",
             where=f"topic {topic}",
             why=f"it keeps {TOPIC_EVENTS_MAX} events already",
-            fix="let runs take them, or wait until their time is over; publish without retain, or for less time",
+            fix="let runs receive them, or wait until they expire; publish without retain, or with a shorter one",
         )
     return published.reached
 
 
 def _what(topic: Any, payload: Any) -> tuple[str, Any, Any]:
-    """Topic, type and value of what a caller publishes."""
+    """The topic, type and value of an event to publish."""
     if not isinstance(topic, Event):
         return *topic_of(topic), payload
     if payload is not None:
@@ -173,7 +173,7 @@ def _retention(retain: Duration | bool | None) -> Span | None:
         return RETENTION
     kept = min(span(retain, what="retain"), _RETAIN_MAX)
     if kept == 0:
-        raise InvalidOptionError(f"retain: {retain!r} keeps nothing", fix="leave it out, or give a time above 0")
+        raise InvalidOptionError(f"retain: {retain!r} keeps nothing", fix="leave it out, or give a duration above 0")
     return kept
 
 

@@ -1,37 +1,33 @@
-"""Explanations: why a run is not moving, in one sentence, with the data behind it and what to do."""
+"""Explanations: why a run is where it is, in one sentence made from its status and its causes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from shlex import quote
-from typing import Any, assert_never
+from typing import Any, Final
 
-from stepwell.clock import Instant, to_datetime
+from stepwell.advice import Advice
+from stepwell.clock import to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.causes import (
     CHILDREN_MAX,
     DEPTH_MAX,
     RUNS_MAX,
+    STATUS_WORDS,
     Cause,
     ClusterState,
     causes_of,
-    hold_words,
-    is_fixed_by_code,
-    left_to_undo,
-    wait_words,
     waited_children,
     when,
 )
-from stepwell.engine.views import WaitView, progress_views, wait_views
-from stepwell.errors.records import FailureRecord
+from stepwell.engine.views import progress_views, wait_views
 from stepwell.ids import RunId
-from stepwell.model.failures import decode_failure
-from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail
+
+_NAMED_MAX: Final = 3  # causes in the sentence; the chain has all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +36,12 @@ class Explanation:
 
     run_id: str
     status: str
-    sentence: str
-    next: str = ""  # the command or act that moves it on, if any is needed
+    headline: str  # the run and its status, without a cause
+    sentence: str  # the headline with the causes
+    next: tuple[Advice, ...] = ()  # what lets it continue, or shows more, gathered from all causes
+    notes: tuple[str, ...] = ()  # sentences about what is not in its way: its deadline, its progress, unread signals
     facts: dict[str, Any] = field(default_factory=dict)
-    chain: tuple[Cause, ...] = ()  # what is in its way, and in the way of that; empty once it has ended
+    chain: tuple[Cause, ...] = ()  # its causes, each with those of a child; empty once it has completed
 
 
 async def explain_run(backend: Backend, target: str) -> Explanation:
@@ -56,7 +54,7 @@ async def explain_run(backend: Backend, target: str) -> Explanation:
 
 
 class _Descent:
-    """Looks at the children that runs wait for, and at theirs, but never at very many."""
+    """Reads the children that a run waits for, and their children, up to a bounded number."""
 
     def __init__(self, backend: Backend, cluster: ClusterState) -> None:
         self._backend = backend
@@ -64,7 +62,7 @@ class _Descent:
         self._left = RUNS_MAX
 
     async def look(self, detail: Detail, depth: int) -> dict[RunId, tuple[Cause, ...]]:
-        """What is in the way of each child that a run waits for."""
+        """The causes of each child that a run waits for."""
         found: dict[RunId, tuple[Cause, ...]] = {}
         for run_id in [one.run_id for one in waited_children(detail)][:CHILDREN_MAX] if depth > 0 else ():
             self._left -= 1
@@ -83,10 +81,59 @@ async def _read(run_id: RunId, store: Store) -> Detail | None:
 def explain(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Cause, ...]]) -> Explanation:
     """Explain one run from what is stored."""
     run = detail.run
-    waits = wait_views(detail)
-    sentence, following = _why(detail, waits, cluster)
-    facts: dict[str, Any] = {
-        "waits": [f"{wait.kind} at {wait.path}" for wait in waits],
+    causes = causes_of(detail, cluster, below)
+    headline = f"{run.workflow} run {run.run_id} {STATUS_WORDS[run.status]}"
+    return Explanation(
+        run.run_id,
+        run.status.value,
+        headline,
+        _sentence(headline, causes),
+        _unique(_advice(causes)),
+        tuple(_notes(detail, causes, cluster)),
+        _facts(detail),
+        causes,
+    )
+
+
+def _sentence(headline: str, causes: tuple[Cause, ...]) -> str:
+    if not causes:
+        return f"{headline}."
+    named = "; ".join(one.sentence for one in causes[:_NAMED_MAX])
+    more = len(causes) - _NAMED_MAX
+    return f"{headline}: {named}; and {more} more causes." if more > 0 else f"{headline}: {named}."
+
+
+def _advice(causes: Iterable[Cause]) -> Iterator[Advice]:
+    """What to do about the causes; about a child's own causes if they are known."""
+    for one in causes:
+        yield from _advice(one.causes) if one.causes else one.next
+
+
+def _unique(advice: Iterable[Advice]) -> tuple[Advice, ...]:
+    found: list[Advice] = []
+    for one in advice:
+        if one not in found:
+            found.append(one)
+    return tuple(found)
+
+
+def _notes(detail: Detail, causes: tuple[Cause, ...], cluster: ClusterState) -> Iterator[str]:
+    run = detail.run
+    if any(one.kind == "code" for one in causes):
+        yield "It continues by itself once a worker with code that fits it starts."
+    if run.deadline_at is not None and run.status not in {*TERMINAL, RunStatus.COMPENSATING}:
+        yield f"It fails if it has not ended {when(run.deadline_at, cluster.now)}."
+    for one in progress_views(detail):
+        if one.done is not None:
+            yield f"{one.path} is at {one.words}."
+    if detail.signals:
+        yield f"Signals that it has not asked for yet: {', '.join(signal.name for signal in detail.signals)}."
+
+
+def _facts(detail: Detail) -> dict[str, Any]:
+    run = detail.run
+    return {
+        "waits": [f"{wait.kind} at {wait.path}" for wait in wait_views(detail)],
         "owner": run.owner,
         "wake_at": to_datetime(run.wake_at) if run.wake_at is not None else None,
         "pending_signals": [signal.name for signal in detail.signals],
@@ -96,105 +143,3 @@ def explain(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[C
         "deadline_at": to_datetime(run.deadline_at) if run.deadline_at is not None else None,
         "progress": [f"{one.path}: {one.words}" for one in progress_views(detail)],
     }
-    sentence = f"{run.workflow} run {run.run_id} {sentence}"
-    return Explanation(run.run_id, run.status.value, sentence, following, facts, causes_of(detail, cluster, below))
-
-
-def _why(detail: Detail, waits: list[WaitView], cluster: ClusterState) -> tuple[str, str]:
-    run = detail.run
-    failure = decode_failure(run.failure) if run.failure else None
-    cause = failure.summary if failure else "no cause was recorded"
-    resume = f"engine.holds.resume({run.run_id!r})"
-    at = f" at {failure.path}" if failure and failure.path else ""
-    match run.status:
-        case RunStatus.COMPLETED:
-            return "has completed.", ""
-        case RunStatus.FAILED:
-            return f"failed{at}: {cause}.", f"engine.repairs.retry({run.run_id!r})"
-        case RunStatus.COMPENSATED:
-            return f"failed{at}: {cause}; everything was undone.", ""
-        case RunStatus.CANCELLED:
-            return "was cancelled" + (f": {run.reason}." if run.reason else "."), ""
-        case RunStatus.CONTINUED:
-            return f"goes on as run {run.successor}.", f"stepwell why {run.successor}"
-        case RunStatus.PAUSED if run.hold is not None:
-            besides = f"; before that it stopped{at}: {cause}" if failure else ""
-            return f"is {hold_words(run.hold)}{besides}.", resume
-        case RunStatus.PAUSED:
-            if failure is not None and is_fixed_by_code(failure):
-                itself = "; it goes on by itself when a worker with code that fits it starts"
-                return f"is paused{at}: {cause}{_sides(failure)}{itself}.", f"deploy code that fits, or {resume}"
-            return f"is paused{at}: {cause}.", f"fix the cause, then {resume}"
-        case RunStatus.COMPENSATION_FAILED:
-            left = len(left_to_undo(detail))
-            return (
-                f"could not be undone{at}: {cause}; {left} effects are not undone.",
-                f"engine.repairs.resume_rollback({run.run_id!r})",
-            )
-        case RunStatus.PENDING | RunStatus.RUNNING | RunStatus.WAITING | RunStatus.CANCELLING | RunStatus.COMPENSATING:
-            return _moving(detail, waits, cluster)
-        case _:
-            assert_never(run.status)
-
-
-def _sides(failure: FailureRecord) -> str:
-    """What is recorded and what the code does, if that is why."""
-    return f" ({failure.why})" if failure.why.startswith("recorded: ") else ""
-
-
-def _moving(detail: Detail, waits: list[WaitView], cluster: ClusterState) -> tuple[str, str]:
-    run, now = detail.run, cluster.now
-    doing = {RunStatus.CANCELLING: "is being cancelled", RunStatus.COMPENSATING: "is undoing what it did"}.get(
-        run.status, ""
-    )
-    if run.owner is not None:
-        holder = cluster.owner_of(run)
-        if holder is None:
-            gone = f"was held by {cluster.left_by(run)}"
-            return f"{gone}; another takes over as soon as one looks.", "stepwell worker MODULE"
-        asked = "" if run.hold is None else f"; it is {hold_words(run.hold)}, as soon as the steps under way have ended"
-        return f"{doing or 'is running'} on worker {holder.name}{_progress(detail)}{asked}.", ""
-    held = cluster.holds_of(run)
-    if run.wake_at is not None and run.wake_at <= now:
-        serving = cluster.serving(run)
-        if held:
-            return f"is ready, and waits: {held[0].sentence}.", held[0].next
-        if serving:
-            return (
-                f"{doing + ' and ' if doing else ''}is ready, and waits for one of {len(serving)} workers to take it"
-                f"{_progress(detail)}.",
-                "",
-            )
-        return (
-            f"is ready, and waits: no worker for {run.workflow} version {run.version} is alive.",
-            "stepwell worker MODULE",
-        )
-    if run.debounced_until is not None and run.wake_at is not None and run.wake_at > run.debounced_until:
-        return f"begins when the run that has the key {run.key!r} has ended.", f"stepwell why {quote(run.key or '')}"
-    if not waits:
-        again = ", unless its start is asked for again" if run.debounced_until is not None else ""
-        return f"begins {when(run.wake_at, now)}{again}.", ""
-    prefix, limit = f"{doing} and " if doing else "", _limit(run, now) + (f"; {held[0].sentence}" if held else "")
-    reasons = "; or ".join(wait_words(wait, detail, now) for wait in waits)
-    return f"{prefix}waits for {reasons}{limit}.", _advice(run.run_id, waits)
-
-
-def _limit(run: Run, now: Instant) -> str:
-    """Until when, if it is not undoing already."""
-    if run.deadline_at is None or run.status is RunStatus.COMPENSATING:
-        return ""
-    return f"; it fails if it has not ended {when(run.deadline_at, now)}"
-
-
-def _progress(detail: Detail) -> str:
-    """How far its long steps say they are."""
-    lines = [f"{one.path} is at {one.words}" for one in progress_views(detail) if one.done is not None]
-    return f"; {', '.join(lines)}" if lines else ""
-
-
-def _advice(run_id: str, waits: list[WaitView]) -> str:
-    names = [name for wait in waits if wait.kind == "signal" for name in wait.names or ("NAME",)]
-    topics = [wait.names[0] for wait in waits if wait.kind == "topic"]
-    if names:
-        return f"stepwell signal {run_id} {quote(names[0])}"
-    return f"stepwell publish {quote(topics[0])}" if topics else ""

@@ -24,6 +24,6 @@ async def read_figures(backend: Backend) -> list[Metric]:
             "Runs that are due and not claimed: the depth of the queue.",
             {(): unfinished.due},
         ),
-        Gauge("stepwell_ready_oldest_seconds", "For how long the first of them has been due.", {(): oldest}),
-        Gauge("stepwell_workers_alive", "Workers whose lease is live.", {(): alive}),
+        Gauge("stepwell_ready_oldest_seconds", "For how long the oldest of them has been due.", {(): oldest}),
+        Gauge("stepwell_workers_alive", "Workers whose lease has not expired.", {(): alive}),
     ]

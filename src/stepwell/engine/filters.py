@@ -1,9 +1,9 @@
-"""The filter language: one line of text that says which runs, for Python, the command line and HTTP alike.
+"""The filter language: one line of text that selects runs, the same in Python, on the command line and over HTTP.
 
     status:failed,paused workflow:order* error:"stock API" since:24h -tag:test sort:-started
 
-Terms stand beside each other and all hold; values with commas between them are alternatives; `-` in front of a term
-turns it round; `*` stands for any text; in double quotes nothing has a meaning, but `\\` takes that of a quote away.
+A run matches if it meets every term. Values separated by commas are alternatives. Prefix a term with `-` to exclude it.
+`*` matches any text. Text in double quotes is literal; write `\\"` for a quote in it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BARE: Final = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-
 
 
 def parse_filter(text: str, now: Instant) -> RunFilter:
-    """The runs that a filter names; times count back from `now`. Raises `FilterError` with the place and the cause."""
+    """The filter that a text describes; times count back from `now`. Raises `FilterError` with place and cause."""
     draft = _Draft(text, now)
     for term in read_terms(text):
         draft.add(term)
@@ -47,7 +47,7 @@ def parse_filter(text: str, now: Instant) -> RunFilter:
 
 
 class _Draft:
-    """A filter that is being read. What has an index is kept apart from what has none."""
+    """A filter that is being parsed. Terms that an index supports are kept separately."""
 
     def __init__(self, text: str, now: Instant) -> None:
         self._text = text
@@ -58,7 +58,7 @@ class _Draft:
         self._conditions: list[Condition] = []
 
     def add(self, term: Term) -> None:
-        """Take one term."""
+        """Add one term."""
         if term.field is None:
             self._conditions.append(Condition(Field.WORD, (_contained(term.values[0]),), term.negated))
             return
@@ -86,26 +86,26 @@ class _Draft:
     # --- one for each field ---
 
     def status(self, term: Term) -> None:
-        """Those in one of these states."""
+        """Runs in one of these statuses."""
         named: frozenset[RunStatus] = frozenset()
         for value in term.values:
             word = value.text.lower()
             if word not in _STATUSES:
                 fix = _INSTEAD.get(word) or _choices(word, list(_STATUSES))
-                fail(self._text, value.start, f"there is no status {value.text!r}", fix=fix)
+                fail(self._text, value.start, f"unknown status {value.text!r}", fix=fix)
             named |= _STATUSES[word]
         self._statuses &= frozenset(RunStatus) - named if term.negated else named
 
     def workflow(self, term: Term) -> None:
-        """Those of these workflows."""
+        """Runs of these workflows."""
         self._patterns(Field.WORKFLOW, term, lambda value: value.pieces)
 
     def key(self, term: Term) -> None:
-        """Those with such a key, in its one spelling."""
+        """Runs with such a key, in its normal spelling."""
         self._patterns(Field.KEY, term, self._key_pieces)
 
     def id(self, term: Term) -> None:
-        """Those with such an id; ids are in lower case."""
+        """Runs with such an id; ids are in lower case."""
         self._patterns(Field.ID, term, lambda value: tuple(piece.lower() for piece in value.pieces))
 
     def parent(self, term: Term) -> None:
@@ -116,59 +116,59 @@ class _Draft:
         self._exact["parent"] = first.text.lower()
 
     def at(self, term: Term) -> None:
-        """Those that failed at such a path."""
+        """Runs whose failure is at such a path."""
         self._patterns(Field.AT, term, lambda value: value.pieces)
         self._only(_FAILED, term)
 
     def error(self, term: Term) -> None:
-        """Those whose error has such a text in it."""
+        """Runs whose error contains such a text."""
         self._patterns(Field.ERROR, term, _contained)
         self._only(_FAILED, term)
 
     def tag(self, term: Term) -> None:
-        """Those with a tag of this name, or of this name and value."""
+        """Runs with a tag of this name, or of this name and value."""
         self._patterns(Field.TAG, term, _tag_pieces)
 
     def attr(self, term: Term) -> None:
-        """Those with a tag of this name that has one of these values."""
+        """Runs with a tag of this name that has one of these values."""
         name = (term.field or "").partition(".")[2]
         self._patterns(Field.TAG, term, lambda value: (f"{name}={value.pieces[0]}", *value.pieces[1:]))
 
     def waiting(self, term: Term) -> None:
-        """Those that wait for something of this kind, or of this kind and name."""
+        """Runs with a wait of this kind, or of this kind and name."""
         self._patterns(Field.WAITING, term, self._wait_pieces)
         self._only(ACTIVE, term)
 
     def input(self, term: Term) -> None:
-        """Those whose input has one of these values at a path."""
+        """Runs whose input has one of these values at a path."""
         path = (term.field or "").partition(".")[2]
         texts = [(text,) for value in term.values for text in self._json_texts(value)]
         self._conditions.append(Condition(Field.INPUT, tuple(texts), term.negated, path))
 
     def since(self, term: Term) -> None:
-        """Those created after that."""
+        """Runs created after this time."""
         self._moment(term, Relation.FROM)
 
     def until(self, term: Term) -> None:
-        """Those created before that."""
+        """Runs created before this time."""
         self._moment(term, Relation.UP_TO)
 
     def version(self, term: Term) -> None:
-        """Those of such a version of their workflow."""
+        """Runs of such a version of their workflow."""
         self._numbers(Field.VERSION, term, self._version_number)
 
     def took(self, term: Term) -> None:
-        """Those that have ended, after such a time."""
+        """Ended runs that took so long."""
         self._numbers(Field.TOOK, term, self._took_number)
 
     def sort(self, term: Term) -> None:
-        """In which order."""
+        """The order of the runs."""
         value = term.values[0]
         name = value.text.removeprefix("-")
         if term.negated:
-            fail(self._text, term.start, "an order cannot be turned round by -sort:", fix=f"write sort:-{name}")
+            fail(self._text, term.start, "an order cannot be excluded by -sort:", fix=f"write sort:-{name}")
         if self._order is not None or len(term.values) > 1:
-            fail(self._text, term.start, "there can be only one order", fix="leave one sort: away")
+            fail(self._text, term.start, "there can be only one order", fix="remove one sort:")
         if name not in list(SortKey):
             fix = _choices(name, [by.value for by in SortKey])
             fail(self._text, value.start, f"runs cannot be sorted by {name!r}", fix=fix)
@@ -185,7 +185,7 @@ class _Draft:
             self._conditions.append(Condition(field, values, term.negated))
 
     def _only(self, statuses: frozenset[RunStatus], term: Term) -> None:
-        """Only runs in these states can meet the term: said, so that the index by status is used."""
+        """Only runs in these statuses can match the term. Stating it lets the store use the index by status."""
         if not term.negated:
             self._statuses &= statuses
 
@@ -202,7 +202,7 @@ class _Draft:
         kinds = [kind.value for kind in WaitKind]
         if kind not in kinds or (len(value.pieces) > 1 and not colon):
             fix = _choices(kind, kinds) + "; and with a name: waiting:signal:NAME"
-            fail(self._text, value.start, f"nothing waits for {value.text!r}", fix=fix)
+            fail(self._text, value.start, f"no run waits for {value.text!r}", fix=fix)
         return value.pieces if colon else (f"{kind}:", "")
 
     def _json_texts(self, value: Value) -> list[str]:
@@ -216,7 +216,7 @@ class _Draft:
     def _moment(self, term: Term, relation: Relation) -> None:
         value = term.values[0]
         if term.negated or len(term.values) > 1:
-            fix = "since: and until: are each other's opposite, and each takes one time"
+            fix = "since: and until: are opposites, and each takes one time"
             fail(self._text, term.start, f"{term.field}: takes one time and no -", fix=fix)
         self._conditions.append(Condition(Field.CREATED, ((relation.value, str(self._instant(value))),)))
 
@@ -230,7 +230,7 @@ class _Draft:
             return to_instant(when if when.tzinfo else when.replace(tzinfo=UTC))
         except (ValueError, OverflowError):
             fix = "write how long ago (30m, 24h, 7d), or when (2026-01-31, 2026-01-31T09:30); times are in UTC"
-            fail(self._text, value.start, f"{value.text!r} is no time", fix=fix)
+            fail(self._text, value.start, f"{value.text!r} is not a time", fix=fix)
 
     def _numbers(self, field: Field, term: Term, read: Callable[[Value, str, bool], int]) -> None:
         found: list[tuple[str, str]] = []
@@ -242,22 +242,22 @@ class _Draft:
     def _version_number(self, value: Value, text: str, _: bool) -> int:
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else -1
         if not 0 <= number <= _VERSION_MAX:
-            fail(self._text, value.start, f"{text!r} is no version", fix="write version:7 or version:<7")
+            fail(self._text, value.start, f"{text!r} is not a version", fix="write version:7 or version:<7")
         return number
 
     def _took_number(self, value: Value, text: str, has_sign: bool) -> int:
         fix = "write took:>30s or took:<5m"
         if not has_sign:
-            fail(self._text, value.start, "took: needs to know whether more or less", fix=fix)
+            fail(self._text, value.start, "took: needs < or >", fix=fix)
         try:
             return min(span(text), _AGES)
         except (InvalidOptionError, OverflowError):
-            fail(self._text, value.start, f"{text!r} is no length of time", fix=fix)
+            fail(self._text, value.start, f"{text!r} is not a duration", fix=fix)
 
     def _unknown(self, term: Term) -> NoReturn:
         field, _, path = (term.field or "").partition(".")
         if field in _WITH_PATH and not path:
-            fail(self._text, term.start, f"{field}: has to say which", fix=f"write {field}.NAME:VALUE")
+            fail(self._text, term.start, f"{field}: needs a name", fix=f"write {field}.NAME:VALUE")
         if path and field in _FIELDS:
             fail(self._text, term.start, f"{field}: has no parts", fix=f"write {field}:VALUE")
         names = [f"{name}.NAME" if name in _WITH_PATH else name for name in _FIELDS]
@@ -266,7 +266,7 @@ class _Draft:
 
 
 def _contained(value: Value) -> tuple[str, ...]:
-    """Anywhere in a text, whatever the case of its letters."""
+    """A pattern that matches anywhere in a text, in any case."""
     pieces = [piece.translate(ASCII_LOWER) for piece in value.pieces]
     return ("", *pieces, "")
 
@@ -300,7 +300,7 @@ _FIELDS: Final[dict[str, Callable[[_Draft, Term], None]]] = {
     "sort": _Draft.sort,
 }
 _WITH_PATH: Final = frozenset({"attr", "input"})
-# What people see under another name than the stored one.
+# Words that people see for a stored status or wait.
 _INSTEAD: Final = {
     "retrying": "write waiting:retry",
     "timed_out": "write error:DeadlineExceeded",

@@ -1,4 +1,4 @@
-"""The record of a run as another run begins with it: numbered anew, and bound to its own rows."""
+"""Forks: the record of one run, renumbered and bound to the rows of another run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepwell.replay.headers import pack, unpack
 
 
 def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: str, reason: str) -> Fork:
-    """The fork of a draft. Raises `InvalidMoveError` if the part to be copied has children that go on without it."""
+    """The fork of a draft. Raises `InvalidMoveError` if the copied part has children that still run."""
     _check_children(draft)
     run, copy = draft.run, Copy(draft, fork_id, codec)
     source = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
@@ -54,15 +54,15 @@ def _check_children(draft: Draft) -> None:
         if not is_awaited and (holder is not None or child.ended_at is None):
             path = draft.path(at)
             raise InvalidMoveError(
-                f"the child {child.run_id} at {path} goes on without a fork",
+                f"the child {child.run_id} at {path} cannot be copied",
                 where=path,
-                why="it belongs to the run that started it, and a copy would wait for it or start it again",
+                why="it belongs to the run that started it; a fork would wait for it or start it again",
                 fix=f"fork from {path} or before it",
             )
 
 
 class Copy:
-    """Makes entries of one run those of another. Payloads that are sealed to their row are sealed to the new one."""
+    """Copies entries of one run to another. Payloads encrypted for their row are encrypted for the new row."""
 
     def __init__(self, draft: Draft, fork_id: RunId, codec: Codec) -> None:
         self._draft = draft
@@ -77,7 +77,7 @@ class Copy:
         return entry._replace(seq=seq, value=value, undo=self._undo(entry))
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """How far a loop has come."""
+        """The position of a loop."""
         if not self._codec.conceals:
             return cursor
         header, state = unpack(cursor.state)
@@ -112,7 +112,7 @@ class Copy:
             case EntryKind.WAIT_ANY:
                 return self._first(at, value)
             case _:
-                return value  # nothing of it is sealed
+                return value  # nothing in it is encrypted
 
     def _event(self, at: Location, value: bytes) -> bytes:
         header, payload = unpack(value)

@@ -1,4 +1,4 @@
-"""A handle: a run as its starter holds it."""
+"""Handles: a run as its starter sees it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ R = TypeVar("R")
 
 
 class Handle(Generic[Result]):
-    """A started (or found) run.
+    """A run that was started, or found.
 
-    `is_new` is false if an earlier run of the same key was returned instead; then `same_input` says whether it has
-    the same input. `replaced` is the run whose key it took over, with `on_conflict="replace"`.
+    `is_new` is false if the start returned an earlier run of the same key. Then `same_input` tells whether that run
+    has the same input, and `found` is that run as the start found it: it may have ended, and have failed. `found` is
+    None for a new run, and for a start inside a transaction of the caller. `replaced` is the run whose key this one
+    took over, with `on_conflict="replace"`.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Handle(Generic[Result]):
         same_input: bool,
         output_hint: Any = Any,
         replaced: RunId | None = None,
+        found: RunView | None = None,
     ) -> None:
         self._runs = runs
         self._signals = signals
@@ -45,12 +48,13 @@ class Handle(Generic[Result]):
         self.is_new = is_new
         self.same_input = same_input
         self.replaced = replaced
+        self.found = found
 
     async def result(self, timeout: Duration | None = None) -> Result:
         """Wait for the end of the run, and of the runs that continue it.
 
         Raises `RunFailed`, `RunCancelled`, `RollbackIncomplete` or `RunPaused` when it does not complete, and
-        `ResultTimeout` when it has not ended in time; the run itself goes on then.
+        `ResultTimeout` when it has not ended in time; the run itself continues.
         """
         return cast("Result", await self._runs.result(self.run_id, timeout=timeout, output_hint=self._output_hint))
 
@@ -113,4 +117,5 @@ class Handle(Generic[Result]):
         return await self._runs.cancel(self.run_id, reason, compensate=compensate)
 
     def __repr__(self) -> str:
-        return f"<run {self.run_id}{'' if self.is_new else ' (found)'}>"
+        found = "" if self.is_new else " (found)" if self.found is None else f" (found: {self.found.status})"
+        return f"<run {self.run_id}{found}>"

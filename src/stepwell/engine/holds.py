@@ -12,35 +12,34 @@ from stepwell.redaction import redact
 
 
 class Holds:
-    """`engine.holds`: has runs and workflows stand still, and lets them go on."""
+    """`engine.holds`: pauses and resumes runs and workflows."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def pause(self, target: str, *, by: str = "", reason: str = "") -> bool:
-        """Have a run stand still until `resume`. Signals and events are kept for it, and its timers do not wake it.
+        """Pause a run until `resume`. Its signals and events are kept, and its timers do not wake it.
 
-        One that is being executed goes on to the end of the steps under way, whose results are kept. False if it is
-        paused already, being cancelled or undone, or has ended. A run that was continued stands for the one that
-        continues it.
+        A run that a worker executes first finishes the steps under way, whose results are kept. False if it is already
+        paused, is being cancelled or rolled back, or has ended. A continued run is followed to its newest successor.
         """
         run = await self._backend.get_last(target)
         said, act = redact(reason), self._backend.new_act()
         return await self._backend.retrying(lambda store: store.runs.pause(run.run_id, by=by, reason=said, act=act))
 
     async def resume(self, target: str, *, by: str = "") -> bool:
-        """Let a paused run go on: one that a person paused, or one that stopped, after its cause is fixed. One that
-        has not stopped yet simply goes on. False if it is not paused.
+        """Resume a paused run: one paused by a person, or one paused by changed code after the cause is fixed. A run
+        that has not stopped yet just continues. False if it is not paused.
         """
         run = await self._backend.get(target)
         act = self._backend.new_act()
         return await self._backend.retrying(lambda store: store.runs.resume(run.run_id, by=by, act=act))
 
     async def pause_workflow(self, workflow: str | None, *, by: str = "", reason: str = "") -> bool:
-        """Let no worker begin or go on with runs of this workflow, in any version, or of any (None). Those that are
-        being executed are given back between two steps.
+        """Pause a workflow in all its versions, or every workflow (None): no worker claims its runs, and workers
+        release them between two steps.
 
-        Runs are started and get signals as before; timers that are due wait. False if it is paused already. Raises
+        Runs can still be started and get signals; due timers wait. False if it is already paused. Raises
         `UnknownWorkflowError` for a name that neither this engine nor the store knows.
         """
         await self._check_workflow(workflow)
@@ -48,10 +47,10 @@ class Holds:
         return await self._backend.retrying(lambda store: store.holds.pause(workflow, by=by, reason=said, act=act))
 
     async def resume_workflow(self, workflow: str | None, *, by: str = "") -> bool:
-        """Let runs of the workflow, or of all (None), go on: workers take what is due as soon as they hear of it. False
-        if it is not paused.
+        """Resume a workflow, or all that `pause_workflow(None)` paused: workers are notified, and claim due runs.
+        False if it is not paused.
 
-        Resuming all does not resume a workflow that was paused by its name.
+        Resuming all does not resume a workflow that was paused by name.
         """
         act = self._backend.new_act()
         is_done = await self._backend.retrying(lambda store: store.holds.resume(workflow, by=by, act=act))
@@ -75,7 +74,7 @@ class Holds:
         if workflow not in known:
             raise UnknownWorkflowError("workflow", workflow, near=nearest(workflow, known))
 
-    # Last, because behind it `list` is this method.
+    # Last, because below it `list` is this method.
     async def list(self) -> list[HoldView]:
         """The workflows that are paused: all of them first, then by name."""
         found = await self._backend.retrying(lambda store: store.holds.list_holds())

@@ -1,4 +1,4 @@
-"""What servers remember beside the runs: requests that must not happen twice, and the audit."""
+"""The ledger of the HTTP servers: requests that must not happen twice, and the audit."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from stepwell.model.ledger import ACT_LAST, Act, NewAct, Reservation, storable_t
 
 
 class Ledger:
-    """Keys of requests and lines of audit, in the engine's store: all servers on it share them."""
+    """Idempotency keys and the audit, in the engine's store: all servers on it share them."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def reserve(self, reservation: Reservation) -> str:
-        """The answer that stands under a key. Raises `KeyReusedError` if it was reserved for another request."""
+        """The answer stored under a key. Raises `KeyReusedError` if it was reserved for another request."""
         stored = reservation._replace(scope=storable_text(reservation.scope), key=storable_text(reservation.key))
         found = await self._backend.retrying(lambda store: store.ledger.reserve(stored))
         if found.fingerprint != reservation.fingerprint:
             raise KeyReusedError(
                 "this idempotency key was used for another request",
                 where=reservation.scope,
-                why="a key stands for one request, with one body; this one differs from the first",
+                why="a key belongs to one request with one body; this request differs from the first",
                 fix="use a new key for a new request",
             )
         return found.answer
 
     async def settle(self, scope: str, key: str, answer: str) -> None:
-        """What was reserved is done, and this is its answer."""
+        """Store the answer to a request whose key was reserved."""
         place = storable_text(scope), storable_text(key)
         await self._backend.retrying(lambda store: store.ledger.settle(*place, answer))
 

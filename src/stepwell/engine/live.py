@@ -1,4 +1,4 @@
-"""Streams of runs as their readers follow them, who are woken when something is appended."""
+"""Streams of runs: readers follow them, and are woken when an item is appended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ V = TypeVar("V", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StreamItem(Generic[V]):
-    """A value of a stream. Go on after it with `after=item.offset`.
+    """A value of a stream. Continue after it with `after=item.offset`.
 
     `source` is the path of the step that appended it, or "" for the workflow itself.
     """
@@ -37,7 +37,7 @@ class StreamItem(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class StreamReset:
-    """A step began again: forget what came from this `source` with an offset of `since` or above."""
+    """A step started again: drop the items of this `source` with an offset of `since` or above."""
 
     offset: int
     source: str
@@ -48,13 +48,13 @@ Items = AsyncIterator[StreamItem[V] | StreamReset]
 
 
 def check_stream(name: str, after: Any) -> None:
-    """Refuse what no stream can be read by."""
+    """Raise for an invalid name or offset."""
     check_shown_name(name, what="stream name")
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < 1 << 63:
         raise InvalidOptionError(
             f"a stream cannot be read after offset {after!r}",
             where=f"stream {name!r}",
-            why="offsets are whole numbers from 1 on; 0 means from the beginning",
+            why="offsets are whole numbers from 1; 0 means from the beginning",
             fix="give the offset of the last item that you have, or 0",
         )
 
@@ -62,7 +62,7 @@ def check_stream(name: str, after: Any) -> None:
 async def follow(
     store: Store, codec: Codec, find: Callable[[], Awaitable[Run]], name: str, after: int, hint: Any
 ) -> Items[Any]:
-    """The items of a stream after an offset, as they come, until the stream is closed or the run has ended."""
+    """The items of a stream after an offset, as they arrive, until the stream is closed or the run has ended."""
     run = await find()
     reader = StreamReader(codec, run, name, after, hint)
     changed, changes = ChangeFlag(), Changes(store, _FLOWS)
@@ -84,7 +84,7 @@ async def follow(
 
 
 class StreamReader:
-    """How far one reader is, and what it may have of whom."""
+    """The position of one reader, and the items that it has from each source."""
 
     def __init__(self, codec: Codec, run: Run, name: str, after: int, hint: Any) -> None:
         self._codec = codec
@@ -97,7 +97,7 @@ class StreamReader:
         self.is_closed = False
 
     def read(self, chunk: Chunk) -> StreamItem[Any] | StreamReset | None:
-        """What the reader is told; nothing of a reset that withdraws only what it cannot have."""
+        """The item for the reader; None for a reset that withdraws only items that the reader does not have."""
         self.after = chunk.offset
         match chunk.kind:
             case ChunkKind.DATA:

@@ -1,4 +1,4 @@
-"""Lookups of runs by id or key: those asked for at the same time share one read."""
+"""Lookups of runs by id or key: concurrent lookups share one read."""
 
 from __future__ import annotations
 

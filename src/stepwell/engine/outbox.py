@@ -1,4 +1,4 @@
-"""The outbox as people see it: what is owed to sinks, and what could not be sent."""
+"""The outbox: events that sinks have not received yet, and dead letters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepwell.model.outbox import Owed
 
 @dataclass(frozen=True, slots=True)
 class OwedEvent:
-    """One event that one sink has not had yet. `died_at` makes it a dead letter: nobody tries it any more."""
+    """One event that one sink has not received yet. With `died_at` it is a dead letter, which is no longer retried."""
 
     number: int
     event_id: str
@@ -29,35 +29,35 @@ class OwedEvent:
     at: datetime
     attempts: int  # that failed
     failure: str  # of the last one
-    next_at: datetime | None  # None while it is being sent, while the run owes the sink an earlier one, or dead
+    next_at: datetime | None  # None while it or an earlier event of its run is being sent, or if it is dead
     died_at: datetime | None
 
 
 class Outbox:
-    """`engine.outbox`: what is owed to sinks, and what could not be sent."""
+    """`engine.outbox`: events that sinks have not received yet, and dead letters."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def list_pending(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
-        """What is owed to sinks, oldest first; those with numbers above `after`."""
+        """Unsent events with numbers above `after`, oldest first."""
         return await self._list(is_dead=False, limit=limit, after=after)
 
     async def list_dead(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
-        """Dead letters: what a sink refused too often, oldest first; those with numbers above `after`."""
+        """Dead letters with numbers above `after`, oldest first: events that a sink rejected too often."""
         return await self._list(is_dead=True, limit=limit, after=after)
 
     async def replay(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
-        """Try a dead letter again, with a fresh budget of attempts; how many there were (one for each sink).
+        """Retry a dead letter with a fresh budget of attempts; returns how many there were (one for each sink).
 
-        It goes behind what its run owes the sink by now: the sink gets it after events that were emitted later.
+        It is sent after the events of its run that are unsent now: the sink gets it after events emitted later.
         """
         return await self._backend.retrying(lambda store: store.outbox.replay(EventId(event_id), sink, by=by))
 
     async def drop(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
-        """Forget what is owed of an event, dead or not, to one sink or to all; how many there were.
+        """Drop an unsent event, dead or not, for one sink or for all; returns how many there were.
 
-        What is being sent at this moment is left alone.
+        An event that is being sent at this moment is not dropped.
         """
         return await self._backend.retrying(lambda store: store.outbox.drop(EventId(event_id), sink, by=by))
 

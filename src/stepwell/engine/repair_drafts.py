@@ -1,10 +1,11 @@
-"""What a repair would change, found out from what is recorded: nothing here reads a store or writes to one."""
+"""Drafts of repairs: what a repair would change, computed from the record alone, without a store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import Instant
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.errors.records import FailureRecord
@@ -40,13 +41,13 @@ _NEVER = Instant(1 << 62)
 
 @dataclass(slots=True)
 class Draft:
-    """A repair of one run, as it comes together."""
+    """A repair of one run that is being planned."""
 
     detail: Detail
     now: Instant
     dropped: dict[Location, Entry] = field(default_factory=dict)
-    whole: set[Location] = field(default_factory=set)  # loops, maps and the place itself: nothing below them is left
-    undone: set[Location] = field(default_factory=set)  # of those dropped: because their effects were undone
+    whole: set[Location] = field(default_factory=set)  # loops, maps and the place itself: all below them is dropped
+    undone: set[Location] = field(default_factory=set)  # of the dropped ones: those whose effects were undone
     ended_cursors: set[Location] = field(default_factory=set)
     ended_progress: set[Location] = field(default_factory=set)
     attempts: list[Attempt] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Draft:
 
     @property
     def run(self) -> Run:
-        """The run as it was found."""
+        """The run as it was read."""
         return self.detail.run
 
     @property
@@ -71,20 +72,20 @@ class Draft:
 
     @property
     def loose(self) -> Ranges:
-        """What the code may leave out, since what was before it is taken out."""
+        """What the code may leave out, because the record before it is dropped."""
         taken = [entry.seq for entry in self.dropped.values()]
         return loosened(self.run.loose, taken, [entry.seq for entry in self.kept])
 
     def path(self, location: Location) -> str:
-        """A location as people read it."""
+        """A location as text for people."""
         return format_path(location, (*self.detail.history.names, *self.names)) or START
 
     def key(self, location: Location) -> str:
-        """A location as ids are derived from it."""
+        """A location as text for deriving ids."""
         return format_path(location, (*self.detail.history.names, *self.names), is_key=True)
 
     def history(self) -> History:
-        """What will be recorded of the run."""
+        """The history after the repair."""
         before = self.detail.history
         numbered = {(one.location, one.number): one for one in (*before.attempts, *self.attempts)}
         return History(
@@ -97,7 +98,7 @@ class Draft:
         )
 
     def future(self) -> Run:
-        """The run as it will be."""
+        """The run after the repair."""
         run = self.run
         return run._replace(
             status=RunStatus.PENDING,
@@ -112,7 +113,7 @@ class Draft:
         )
 
     def amendment(self, amendment_id: str, verb: str, by: str, reason: str) -> Amendment:
-        """The draft as the store takes it."""
+        """The draft as the store applies it."""
         run = self.run
         return Amendment(
             amendment_id,
@@ -140,7 +141,7 @@ class Draft:
 
 
 def places(detail: Detail) -> dict[str, Location]:
-    """Every place that is recorded, waited at or begun, and all that it stands below, by its path."""
+    """Every place that is recorded, waited at or begun, and every scope around it, by path."""
     history = detail.history
     known: Iterable[Location] = (
         *(one.location for one in history.entries),
@@ -154,25 +155,25 @@ def places(detail: Detail) -> dict[str, Location]:
 
 
 def locate(detail: Detail, path: str) -> Location:
-    """The place that a path names. Raises `NotFoundError` with the nearest ones."""
+    """The place that a path names. Raises `NotFoundError` with similar paths."""
     if path.strip() == START:
         return ROOT
     known = places(detail)
     wanted = path.strip().strip("/")
     if wanted not in known:
-        fix = f"stepwell history {detail.run.run_id} shows the places that it has been at"
+        fix = Advice(Verb.SHOW, detail.run.run_id, note="see its recorded places")
         raise NotFoundError("place", path, near=nearest(wanted, list(known)), fix=fix)
     return known[wanted]
 
 
 def rewind(detail: Detail, location: Location, now: Instant) -> Draft:
-    """Forget a place, and all that was recorded after it: what is left is a state that the run has been in.
+    """Drop a place, and all that was recorded after it. The rest is a state that the run has been in before.
 
-    A loop or map is rewound whole: its state after some of its iterations is kept nowhere.
+    A loop or map is rewound as a whole: its state after some of its iterations is not stored.
     """
     if is_undoing(location):
         raise InvalidMoveError(
-            f"{format_path(location, detail.history.names)} is an undo, which nothing can go back to",
+            f"{format_path(location, detail.history.names)} is an undo, and a run cannot be rewound to it",
             fix="name the step that it undoes",
         )
     if carried_from(location):
@@ -201,7 +202,7 @@ def rewind(detail: Detail, location: Location, now: Instant) -> Draft:
 
 
 def go_on(detail: Detail, now: Instant) -> Draft:
-    """Let a run go on from where it stands; of a failed one, from what made it fail."""
+    """Continue a run from its last record; a failed run, from its failure."""
     draft = Draft(detail, now, waits=detail.history.waits)
     run, names = detail.run, detail.history.names
     failure = decode_failure(run.failure) if run.failure and run.status is RunStatus.FAILED else None
@@ -221,8 +222,8 @@ def go_on(detail: Detail, now: Instant) -> Draft:
 
 
 def fork_at(detail: Detail, location: Location, now: Instant) -> Draft:
-    """What a fork from a place begins with: what `rewind` would leave. A loop whose state went with the end of the run
-    begins anew.
+    """What a fork from a place starts with: what `rewind` would leave. A loop whose state was dropped at the end of the
+    run starts again.
     """
     draft = rewind(detail, location, now)
     cursors = {one.location for one in detail.history.cursors}
@@ -235,7 +236,7 @@ def fork_at(detail: Detail, location: Location, now: Instant) -> Draft:
 
 
 def _drop_since(draft: Draft, cut: int, cut_at: Instant) -> None:
-    """Drop what was recorded from a seq on, and every loop that went on since, whole."""
+    """Drop what was recorded from a seq on, and as a whole every loop that has recorded anything since."""
     history = draft.detail.history
     for entry in history.entries:
         if entry.seq >= cut:
@@ -253,14 +254,14 @@ def _drop_since(draft: Draft, cut: int, cut_at: Instant) -> None:
 def _drop_whole(draft: Draft, scope: Location) -> None:
     draft.whole.add(scope)
     history = draft.detail.history
-    # What predecessors did is there to be undone, however far this run goes back.
+    # The steps of predecessors can still be undone, however far this run is rewound.
     own = [one for one in history.entries if not carried_from(one.location)]
     draft.dropped |= {one.location: one for one in own if is_within(one.location, scope)}
     draft.ended_cursors |= {one.location for one in history.cursors if is_within(one.location, scope)}
 
 
 def _drop_undone(draft: Draft) -> None:
-    """What was undone is not there any more, so it is done again; and so is what holds its result."""
+    """Drop undone steps, so that they run again, and everything that contains their results."""
     recorded = {entry.location: entry for entry in draft.detail.history.entries}
     for location in [at for at in recorded if undo(at) in recorded and not is_undoing(at)]:
         if location in draft.dropped:
@@ -275,14 +276,14 @@ def _drop_undone(draft: Draft) -> None:
 
 
 def _children(detail: Detail) -> Iterator[tuple[Run, Location, bool]]:
-    """The children that calls of the run stand for, where, and whether nobody waits for them."""
+    """The children of the run with their calls, and whether the run does not wait for them."""
     for child in detail.children:
         if child.parent is not None and not is_former(child.parent.location):
             yield child, child.parent.location, child.parent.detached
 
 
 def _drop_children(draft: Draft, is_later: Callable[[Run], bool], but: Iterable[Location] = ()) -> None:
-    """Let go of the children whose calls are dropped, and remember that they were there: the next ones are others."""
+    """Release the children whose calls are dropped, and count them, so that new children get other ids."""
     recorded = {entry.location for entry in draft.detail.history.entries}
     kept, every = set(but), [child.parent.location for child in draft.detail.children if child.parent is not None]
     for child, at, _ in _children(draft.detail):
@@ -301,7 +302,7 @@ def _drop_children(draft: Draft, is_later: Callable[[Run], bool], but: Iterable[
 
 
 def _keep_tries(draft: Draft) -> None:
-    """A step whose result is dropped was tried all the same: its attempts are counted on."""
+    """Keep counting the attempts of a step whose result is dropped."""
     known: dict[Location, int] = {}
     gone = encode_failure(FailureRecord("Rewound", "the result was dropped"))
     for attempt in draft.detail.history.attempts:

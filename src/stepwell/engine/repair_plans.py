@@ -1,4 +1,4 @@
-"""What a repair does to a run, in words and as data, before it is done and after."""
+"""Plans of repairs: what a repair does to a run, as data and in words."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from stepwell.engine.repair_drafts import Draft
 from stepwell.model.locations import Location, is_undoing
 from stepwell.model.states import EntryKind
 
-Verb = Literal["rewind", "skip", "redrive", "fork"]
+RepairVerb = Literal["rewind", "skip", "redrive", "fork"]
 SHOWN = 12  # paths in a line
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair keeps, drops and runs again. `is_applied` says whether it was done."""
+    """What a repair keeps, drops and runs again. `is_applied` tells whether it was done."""
 
-    verb: Verb
+    verb: RepairVerb
     run_id: str
     before: str  # the run's status
-    version: int  # of the workflow that it goes on with
-    path: str | None = None  # where it goes on, or what was skipped
+    version: int  # of the workflow that it continues with
+    path: str | None = None  # where it continues, or what was skipped
     kept: tuple[str, ...] = ()  # recorded, and not run again
-    dropped: tuple[str, ...] = ()  # recorded, and run again if the code comes there
-    undone: tuple[str, ...] = ()  # of those, what had been undone
-    not_undone: tuple[str, ...] = ()  # of those, what could be undone and is not: its effect stays
+    dropped: tuple[str, ...] = ()  # recorded, and run again if the code reaches it
+    undone: tuple[str, ...] = ()  # of the dropped: steps that had been undone
+    not_undone: tuple[str, ...] = ()  # of the dropped: steps with a compensation, whose effects stay
     supplied: tuple[str, ...] = ()  # recorded with the result that was given
     cancelled: tuple[str, ...] = ()  # children that are stopped
-    left: tuple[str, ...] = ()  # children that ended, or that nobody waits for: they stay as they are
-    retried: tuple[str, ...] = ()  # failed children that try again
+    left: tuple[str, ...] = ()  # children that ended, or that the run does not wait for
+    retried: tuple[str, ...] = ()  # failed children that are retried
     has_new_input: bool = False
     new_version: int | None = None
     fork_id: str | None = None  # the run that a fork makes
@@ -39,7 +39,7 @@ class RepairPlan:
 
     @property
     def lines(self) -> list[str]:
-        """The plan for people, a fact in each line."""
+        """The plan for people, one fact per line."""
         return list(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -61,7 +61,7 @@ class RepairPlan:
             ("recorded with the given result", self.supplied),
             (f"children that {done}be stopped" if done else "children stopped", self.cancelled),
             ("children left as they are", self.left),
-            (f"failed children that {done}try again" if done else "failed children that try again", self.retried),
+            (f"failed children that {done}try again" if done else "failed children that are retried", self.retried),
         ):
             if paths:
                 yield f"  {label}: {_some(paths)}"
@@ -73,7 +73,7 @@ def _some(paths: tuple[str, ...]) -> str:
     return ", ".join(paths[:SHOWN]) + more
 
 
-def describe(verb: Verb, draft: Draft, path: str | None, warnings: tuple[str, ...] = ()) -> RepairPlan:
+def describe(verb: RepairVerb, draft: Draft, path: str | None, warnings: tuple[str, ...] = ()) -> RepairPlan:
     """The plan of a draft."""
     supplied = {entry.location for entry in draft.entries}
     dropped = sorted(draft.dropped.values(), key=lambda entry: entry.seq)

@@ -1,4 +1,4 @@
-"""Repairs: an operator takes a run back to a step, supplies a result, lets it go on, or forks it."""
+"""Repairs: an operator rewinds a run to a step, supplies a result, continues a failed run, or forks it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
+from stepwell.advice import Advice, Verb
 from stepwell.engine import repair_drafts
 from stepwell.engine.backend import Backend
 from stepwell.engine.forks import make_fork
 from stepwell.engine.repair_drafts import Draft, locate
-from stepwell.engine.repair_plans import RepairPlan, Verb, describe
+from stepwell.engine.repair_plans import RepairPlan, RepairVerb, describe
 from stepwell.engine.skips import NO_RESULT, Skip, fit, rehearse_draft
 from stepwell.engine.starts import encode_input, input_place
 from stepwell.errors import (
@@ -28,26 +29,25 @@ from stepwell.model.states import ENDS_FOR_GOOD, RunStatus
 from stepwell.redaction import redact
 from stepwell.stores.base.views import Detail
 
-TRIES_MAX = 5  # plans, while the run changes under them
+TRIES_MAX = 5  # plans, if the run keeps changing
 UNCHANGED: Any = object()
 
 VersionChoice = Literal["same", "new"]
 
 
 class Repairs:
-    """`engine.repairs`: lets failed runs go on, and changes what is recorded.
+    """`engine.repairs`: continues failed runs, and changes what is recorded.
 
-    Each verb is one transaction and leaves an audit row. Those that give a plan only say what they would do with
-    `dry_run`.
+    Each verb is one transaction and leaves an audit row. With `dry_run`, a verb only returns its plan.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    # --- going on as it is ---
+    # --- continuing with the record as it is ---
 
     async def retry(self, target: str, *, by: str = "") -> bool:
-        """Let a failed run go on from the step that failed, with a fresh budget of attempts.
+        """Continue a failed run from the step that failed, with a fresh budget of attempts.
 
         False if it has not failed, or if another active run has its key.
         """
@@ -56,7 +56,7 @@ class Repairs:
         return await self._backend.retrying(lambda store: store.runs.retry(run.run_id, by=by, act=act))
 
     async def resume_rollback(self, target: str, *, by: str = "") -> bool:
-        """Go on with a stalled rollback from the compensation that failed. Calling it twice is a no-op."""
+        """Resume an incomplete rollback at the compensation that failed. Calling it twice is a no-op."""
         run = await self._backend.get(target)
         act = self._backend.new_act()
         return await self._backend.retrying(lambda store: store.runs.resume_rollback(run.run_id, by=by, act=act))
@@ -66,12 +66,12 @@ class Repairs:
     async def rewind(
         self, target: str, path: str, *, by: str = "", reason: str = "", dry_run: bool = False
     ) -> RepairPlan:
-        """Take a run back to a step: that one, and all that was recorded after it, is forgotten and done again.
+        """Rewind a run to a step: drop the record of that step and of all that came after it, and run it again.
 
-        A path inside a loop or map takes back the whole of it; "/" takes back everything. What is forgotten is not
-        undone: the plan names the steps that could be. Signals that were received stay consumed, timers begin anew,
-        and children of forgotten calls are cancelled. Steps keep their idempotency keys. The run is failed, paused,
-        waiting or pending: one that a worker holds is a `RunHeldError`, one that ended otherwise can be forked.
+        A path inside a loop or map rewinds all of it; "/" rewinds the whole run. Dropped steps are not undone: the
+        plan names the steps that have a compensation. Received signals stay consumed, timers start again, and
+        children of dropped calls are cancelled. Steps keep their idempotency keys. The run must be failed, paused,
+        waiting or pending. Raises `RunHeldError` while a worker executes it. A run that ended otherwise can be forked.
         """
 
         def plan(detail: Detail, _: str) -> tuple[Draft, RepairPlan]:
@@ -90,11 +90,11 @@ class Repairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Record a result in the place of a step that failed or is to be tried again, or of a wait, and go on.
+        """Record a result for a step that failed or will be retried, or for a wait, and continue the run.
 
-        If this engine knows the workflow, the result is checked against the step's type, and a step that has left no
-        trace yet can be skipped too. A timer takes no result. What was skipped is not undone by a rollback. A place
-        that has its result already is an `InvalidMoveError`.
+        If this engine knows the workflow, the result is checked against the type of the step, and a step that has not
+        begun yet can be skipped too. A timer takes no result. A rollback does not undo a skipped step. Raises
+        `InvalidMoveError` if the step or wait already has its result.
         """
 
         def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
@@ -108,7 +108,7 @@ class Repairs:
         self,
         target: str,
         *,
-        start: str | None = None,
+        from_path: str | None = None,
         version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         skip: str | None = None,
@@ -117,22 +117,22 @@ class Repairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Let a failed run go on from its failure, or from `start`, a path as for `rewind`.
+        """Continue a failed run from its failure, or from `from_path`, a path as for `rewind`.
 
-        `version` "new" is the newest one that this engine knows, or else that a live worker serves. A changed `input`
-        is what the code sees from its beginning; what is kept was done with the old one, and the plan says so. `skip`
-        with `result` supplies the result of one step, as the verb of that name does.
+        `version="new"` selects the newest version that this engine knows, or else that a live worker serves. The code
+        sees a changed `input` from its beginning; steps that are kept ran with the old input, and the plan warns of
+        it. `skip` with `result` supplies the result of one step, as the verb `skip` does.
         """
         newest = await self._version_of(target, version)
 
         def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
-            if detail.run.status is not RunStatus.FAILED and start is None and skip is None:
-                raise _refuse(detail.run, "be redriven", "a failed run, unless it says from where")
+            if detail.run.status is not RunStatus.FAILED and from_path is None and skip is None:
+                raise _refuse(detail.run, "be redriven", "a failed run, or a path to start from")
             now = self._backend.store.now()
             draft = (
                 repair_drafts.go_on(detail, now)
-                if start is None
-                else repair_drafts.rewind(detail, locate(detail, start), now)
+                if from_path is None
+                else repair_drafts.rewind(detail, locate(detail, from_path), now)
             )
             if newest is not None and newest != detail.run.version:
                 draft.version = newest
@@ -140,17 +140,17 @@ class Repairs:
             if input is not UNCHANGED:
                 draft.input = self._edited(detail.run, newest, input)
                 if draft.kept:
-                    warnings = ("what is kept was done with the old input",)
+                    warnings = ("steps that are kept ran with the old input",)
             if skip is not None:
                 Skip(draft, self._backend.registry, self._backend.codec, token).apply(skip, result)
-            return draft, describe("redrive", draft, start, (*warnings, *self._warnings(draft)))
+            return draft, describe("redrive", draft, from_path, (*warnings, *self._warnings(draft)))
 
         return await self._repair(target, "redrive", plan, by, reason, dry_run=dry_run)
 
     async def fork(
         self,
         target: str,
-        start: str,
+        from_path: str,
         *,
         key: str | None = None,
         run_id: str | None = None,
@@ -159,20 +159,20 @@ class Repairs:
         reason: str = "",
         dry_run: bool = False,
     ) -> RepairPlan:
-        """Start a new run that begins with what another one recorded before a path; that one stays as it is.
+        """Start a new run from what another run recorded before a path. The other run does not change.
 
-        Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan) and key, and its own
-        children: a child that the part to be copied has not waited for is an `InvalidMoveError`. What had been undone
-        is done again.
+        Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan), key and children.
+        Steps that were undone run again. Raises `InvalidMoveError` if the copied part has started a child and not
+        waited for it.
         """
         fork_id = RunId(self._backend.environment.ids.uuid()) if run_id is None else RunId(normal_key(run_id))
         for _ in range(TRIES_MAX):
             detail = await self._newest_detail(target)
-            draft = repair_drafts.fork_at(detail, locate(detail, start), self._backend.store.now())
+            draft = repair_drafts.fork_at(detail, locate(detail, from_path), self._backend.store.now())
             if input is not UNCHANGED:
                 draft.input = self._edited(detail.run, None, input)
-            warnings = ("what is copied was done with the old input",) if draft.input and draft.kept else ()
-            plan = replace(describe("fork", draft, start, warnings), fork_id=fork_id, cancelled=(), left=())
+            warnings = ("copied steps ran with the old input",) if draft.input and draft.kept else ()
+            plan = replace(describe("fork", draft, from_path, warnings), fork_id=fork_id, cancelled=(), left=())
             own_key = None if key is None else normal_key(key)
             fork = make_fork(draft, fork_id, own_key, self._backend.codec, by, redact(reason))
             if dry_run:
@@ -189,14 +189,14 @@ class Repairs:
     async def _repair(
         self,
         target: str,
-        verb: Verb,
+        verb: RepairVerb,
         make: Callable[[Detail, str], tuple[Draft, RepairPlan]],
         by: str,
         reason: str,
         *,
         dry_run: bool,
     ) -> RepairPlan:
-        """Plan and apply, and plan again if the run has changed in between."""
+        """Plan and apply the repair, and plan again if the run has changed in between."""
         for _ in range(TRIES_MAX):
             detail = await self._newest_detail(target)
             _check(detail.run, verb)
@@ -211,12 +211,12 @@ class Repairs:
             if amended is Amended.KEY_TAKEN:
                 raise AlreadyExistsError(
                     f"another active run has the key {detail.run.key!r} of run {detail.run.run_id}",
-                    fix="let that one end first, or fork this one",
+                    fix="let that run end first, or fork this one",
                 )
         raise self._conflict(target)
 
     async def _newest_detail(self, target: str) -> Detail:
-        """A run that was continued stands for the one that continues it."""
+        """The newest run of a chain that continues as new."""
         detail = await self._backend.detail(target)
         while detail.run.successor is not None:
             detail = await self._backend.detail(detail.run.successor)
@@ -226,7 +226,7 @@ class Repairs:
     def _conflict(target: str) -> RepairConflictError:
         return RepairConflictError(
             f"run {target} changed {TRIES_MAX} times between the plan and the repair",
-            why="somebody else works on it at the same time",
+            why="another person or a worker changes it at the same time",
             fix="pause it first, or try again",
         )
 
@@ -262,7 +262,7 @@ class Repairs:
         return encode_input(self._backend.codec, known, fitting, run.run_id)
 
     def _warnings(self, draft: Draft) -> tuple[str, ...]:
-        """What a rehearsal says, if the workflow is known here."""
+        """What a dry replay reports, if the workflow is known here."""
         run = draft.future()
         known = self._backend.registry.find(f"{run.workflow}@{run.version}")
         if known is None:
@@ -276,20 +276,20 @@ class Repairs:
         return (f"it would be paused again: {problem.code} {problem.title}",)
 
 
-def _check(run: Run, verb: Verb) -> None:
-    """Raise unless the run is in a state in which its record may change."""
+def _check(run: Run, verb: RepairVerb) -> None:
+    """Raise unless the status of the run allows a change of its record."""
     if run.owner is not None:
         raise RunHeldError(
-            f"run {run.run_id} is held by a worker",
+            f"run {run.run_id} is being executed by a worker",
             where=run.run_id,
-            why=f"it is {run.status.value}, and goes on while you look",
-            fix=f"pause it first: stepwell pause {run.run_id}",
+            why=f"it is {run.status.value}, and its record may change at any moment",
+            fix=Advice(Verb.PAUSE, run.run_id, note="pause it first"),
         )
     if run.status in ENDS_FOR_GOOD:
         raise InvalidMoveError(
-            f"run {run.run_id} is {run.status.value}, and stays so",
+            f"run {run.run_id} is {run.status.value}, and cannot be reopened",
             where=run.run_id,
-            fix=f"a new run can begin with its record: stepwell fork {run.run_id} --from PATH",
+            fix=Advice(Verb.FORK, run.run_id, note="start a new run from its record"),
         )
     is_undoing = run.cause is not None and run.status is not RunStatus.FAILED
     if run.debounced_until is not None or run.status not in AMENDABLE or is_undoing:
@@ -298,7 +298,7 @@ def _check(run: Run, verb: Verb) -> None:
 
 def _refuse(run: Run, what: str, needs: str) -> InvalidMoveError:
     undoing = run.status is RunStatus.COMPENSATION_FAILED or run.cause is not None
-    fix = f"stepwell rollback resume {run.run_id}" if undoing else f"stepwell why {run.run_id}"
+    fix = Advice(Verb.RESUME_ROLLBACK if undoing else Verb.WHY, run.run_id)
     return InvalidMoveError(
         f"run {run.run_id} is {run.status.value} and cannot {what}", where=run.run_id, why=f"it takes {needs}", fix=fix
     )

@@ -1,4 +1,4 @@
-"""Waiting for runs to end: by hint where there is one, by looking again where there is not."""
+"""Waiting for runs to end: woken by hints, and by reading again in case a hint was lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import SECOND, Span
 from stepwell.engine.changes import ChangeFlag, Changes
 from stepwell.engine.lookups import Finder, SharedLookup
@@ -30,13 +31,13 @@ from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import HintKind
 
-PAUSE = 0.05  # before the store is asked again
+PAUSE = 0.05  # before the store is read again
 _SETTLES = frozenset({HintKind.ENDED, HintKind.REPLIED})
 _STANDS_STILL = TERMINAL | {RunStatus.PAUSED, RunStatus.COMPENSATION_FAILED}
 
 
 class Answers:
-    """Hands replies to those who asked."""
+    """Hands replies to the callers that asked."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -72,7 +73,7 @@ class Answers:
                     return None if question is None else question.reply
                 _check_awaited(question, name)
                 if question.run_id != listens_to:
-                    # Listen first, and look once more: what happened in between is not missed.
+                    # Listen first, then read once more: nothing that happened in between is missed.
                     listens_to = self._move(listens_to, question.run_id, changed)
                     continue
                 await changed.heard()
@@ -97,25 +98,25 @@ def _check_awaited(question: Question, name: str) -> None:
         f"run {question.run_id} is {status.value} and has not answered {name!r}",
         where=f"run {question.run_id}",
         why="it had read the question" if question.is_read else "it has not read the question",
-        fix="ask a run that is active" if is_over else f"stepwell why {question.run_id}",
+        fix="ask a run that is active" if is_over else Advice(Verb.WHY, question.run_id),
     )
 
 
 class Results:
-    """Hands ended runs to those who wait for them."""
+    """Hands ended runs to the callers that wait for them."""
 
     def __init__(self, store: Store) -> None:
         self.finder = Finder(store)
         self._store = store
         self._changes = Changes(store, _SETTLES)
-        # What a worker of this process tells of the runs that it has had, and whether it has one now.
+        # The worker of this process reports the runs that it has executed, and whether it executes a run now.
         self.over = self._changes.over
         self.is_at_work: Callable[[RunId], bool] = lambda _: False
 
     async def wait(self, run: Run, timeout: Span | None) -> Run:
-        """The run that ended the chain, completed. Raises what `Handle.result` promises.
+        """The completed run at the end of the chain. Raises what `Handle.result` promises.
 
-        What has ended already is told, however short the timeout is.
+        A run that has already ended is returned, however short the timeout is.
         """
         run = await self._last_of_chain(run)
         if await self._is_settled(run):
@@ -123,8 +124,8 @@ class Results:
         return await self.wait_for(run.run_id, timeout)
 
     def wait_for(self, run_id: RunId, timeout: Span | None, *, is_at_work: bool = False) -> Coroutine[Any, Any, Run]:
-        """`wait`, for a run that has not ended as far as one knows. One that is at work here tells when it ends, and is
-        not looked at before that.
+        """`wait`, for a run that has not ended as far as the caller knows. A run that the worker of this process
+        executes is not read before the worker reports its end.
         """
         waiting = self._wait(run_id, is_at_work=is_at_work)
         return waiting if timeout is None else self._in_time(waiting, run_id, timeout)
@@ -138,8 +139,8 @@ class Results:
             if not timer.expired():
                 raise
             raise ResultTimeout(
-                f"run {run_id} had not ended after {timeout / SECOND:g} s; it goes on",
-                fix=f"stepwell why {run_id}",
+                f"run {run_id} had not ended after {timeout / SECOND:g} s; it continues",
+                fix=Advice(Verb.WHY, run_id),
             ) from None
 
     async def _last_of_chain(self, run: Run) -> Run:
@@ -158,12 +159,12 @@ class Results:
                 await changed.heard()
             while True:
                 if changed.is_set() and changed.completed is None and self.is_at_work(run_id):
-                    # The hint was quicker than the answer to the commit that it tells of.
+                    # The hint arrived before the answer to the commit that caused it.
                     changed.clear()
                     await changed.heard()
                 if changed.completed is not None:
                     return changed.completed
-                # One that was named alone is looked for at once; without a hint, many may look at the same time.
+                # A run that a hint names is read at once; without a hint, many waiters may share one read.
                 views = self._store.views if changed.is_set() else self.finder
                 lookup, changed.lookup = changed.lookup, None
                 changed.clear()
@@ -192,7 +193,7 @@ class Results:
         return run
 
     async def _is_settled(self, run: Run) -> bool:
-        """Whether the run has completed. Raises for every other way of not moving on."""
+        """Whether the run has completed. Raises if it ended otherwise, or does not continue by itself."""
         failure = decode_failure(run.failure) if run.failure else None
         match run.status:
             case RunStatus.COMPLETED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
@@ -28,6 +29,7 @@ from stepwell.engine.starts import (
     input_place,
     positive,
 )
+from stepwell.engine.system_runs import list_own, names_system
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import NotFoundError, StoreError
@@ -35,6 +37,7 @@ from stepwell.ids import RunId
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
+from stepwell.model.states import RunStatus
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.signals import Signal
 from stepwell.replay.workflows import Workflow
@@ -46,13 +49,15 @@ Out = TypeVar("Out")
 T = TypeVar("T")
 
 ALL_RUNS = RunFilter()
+LOG = logging.getLogger("stepwell.engine")
+_ENDED_BADLY = frozenset({RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.CANCELLED})
 
-OnStart = Callable[[NewRun], NewRun]  # gives a run that is about to be created its last tags
+OnStart = Callable[[NewRun], NewRun]  # adds tags to a run that is about to be created
 _Input = tuple[RunId, bytes, Start]
 
 
 class Runs:
-    """`engine.runs`: starts runs, finds them, and tells what they record and show."""
+    """`engine.runs`: starts runs, finds them, and reads what they record and publish."""
 
     def __init__(self, backend: Backend, signals: Signals, results: Results, on_start: OnStart | None = None) -> None:
         self._backend = backend
@@ -66,7 +71,7 @@ class Runs:
     async def start_many(
         self, workflow: Workflow[Any, Out] | str, starts: Sequence[Start], **options: Unpack[StartManyOptions]
     ) -> list[Handle[Out]]:
-        """Start many runs in one transaction; equal keys among them collapse into one run."""
+        """Start many runs in one transaction; starts with equal keys share one run."""
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
         return await self._start(Started.of(definition), inputs, Plan(**options))
@@ -79,9 +84,9 @@ class Runs:
         **options: Unpack[StartManyOptions],
     ) -> list[Handle[Out]]:
         """Start many runs inside the caller's own transaction, as `start(..., transaction=...)` does, in the thread of
-        the connection. It waits for nothing but the database, and the engine need not be open.
+        the connection. It waits only for the database, and the engine need not be open.
 
-        Not promised: `same_input` of a handle on a run that was there already, if payloads are encrypted.
+        Not promised: `same_input` of a handle on an existing run, if payloads are encrypted.
         """
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
@@ -100,7 +105,7 @@ class Runs:
         run_id: str | None = None,
         **options: Unpack[StartManyOptions],
     ) -> Handle[Any]:
-        """Start a workflow that this process does not know: the input is plain JSON, and the worker checks it."""
+        """Start a workflow that is not registered here: the input is plain JSON, and the worker checks it."""
         name, own_id = check_name(workflow, what="workflow name"), self._run_id(run_id)
         stored = self._backend.codec.encode(input, place=input_place(workflow, own_id))
         started = Started(name, version, Any)
@@ -115,18 +120,18 @@ class Runs:
         quiet: Duration,
         max_wait: Duration | None = None,
     ) -> Handle[Out]:
-        """Start a run when nobody has called this for the key for `quiet`, with the input of the last call; at the
-        latest `max_wait` after the first call.
+        """Start a run once there was no call for the key for `quiet`, with the input of the last call, but no later
+        than `max_wait` after the first call.
 
-        The planned run does not hold the key yet: until it begins, only this call sees it, and only this call changes
-        it. If another run of the key is active when it is due, it begins at that run's end. Once it has begun it
-        is not changed any more: the next call plans another run. Ended runs never answer it.
+        The planned run does not hold the key yet: until it begins, only this call finds it and changes it. If another
+        run of the key is active when the planned run is due, the planned run begins when that run ends. A run that
+        has begun does not change: the next call plans another run. Ended runs are never returned.
         """
         backend = self._backend
         normal, at_rest = normal_key(key), positive(quiet, "quiet", workflow.name)
         limit = FOREVER if max_wait is None else positive(max_wait, "max_wait", workflow.name)
         planned = await backend.find(key)
-        # An input may be sealed for one run, so it must be known which one: the store says if it is another by now.
+        # An input may be encrypted for one run, so its id comes first; the store reports if another run is planned.
         run_id = planned.run_id if planned is not None and planned.debounced_until is not None else self._run_id(None)
         while True:
             stored = encode_input(backend.codec, workflow, input, run_id)
@@ -160,8 +165,8 @@ class Runs:
     ) -> Handle[Any]:
         """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
 
-        Of many callers at once one starts the run (`is_new`), and every signal is in it. A run of the key that has
-        ended does not count: a new one is started.
+        Of many concurrent callers, one starts the run (`is_new`), and the run gets every signal. An ended run of the
+        key does not count: a new run is started.
         """
         backend, definition = self._backend, self._definition(workflow)
         run_id = self._run_id(None)
@@ -177,7 +182,7 @@ class Runs:
         return self._handle(created, await self._has_same_input(created, run), definition.output_hint)
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> Handle[Out]:
-        """A handle on a run that exists already, by id or key. Raises `NotFoundError` if there is none."""
+        """A handle on an existing run, by id or key. Raises `NotFoundError`."""
         run = await self._backend.get(target)
         return self._handle_on(run.run_id, False, True, workflow.output_hint)
 
@@ -188,7 +193,7 @@ class Runs:
         return (await self.find_many([target]))[0]
 
     async def get(self, target: str) -> RunView:
-        """`find`, for a run that is there. Raises `NotFoundError`."""
+        """`find`, for a run that must exist. Raises `NotFoundError`."""
         view = await self.find(target)
         if view is None:
             raise NotFoundError("run", target)
@@ -205,7 +210,7 @@ class Runs:
             progress = dict(zip(active, lists, strict=True))
         return [None if run is None else run_view(run, progress.get(run.run_id, ()), backend.fetch) for run in found]
 
-    # --- what is recorded of one ---
+    # --- the record of one run ---
 
     async def detail(self, target: str) -> Detail:
         """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
@@ -221,17 +226,29 @@ class Runs:
         return [act_view(act) for act in await self._backend.retrying(lambda store: store.views.list_audit(run.run_id))]
 
     def fetch(self, payload: bytes) -> bytes:
-        """A stored payload that is kept apart, from the database or the folder of this engine; any other as it is. The
-        reference itself if what it refers to cannot be read here.
+        """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
+        reference is returned if it cannot be read.
         """
         return self._backend.fetch(payload)
 
-    # --- what it shows while it runs ---
+    # --- what a run publishes ---
 
-    async def watch(self, target: str) -> AsyncGenerator[Run | None, None]:
-        """A run as it is now, and again after each change; None for each second without one. Ends with the run.
+    async def watch(self, target: str) -> AsyncGenerator[RunView, None]:
+        """A run as it is now, and again after each change. Ends with the run.
 
-        Changes that follow each other closely may be told as one.
+        Changes that follow each other closely may be reported as one.
+        """
+        pulse = self.pulse(target)
+        try:
+            async for run in pulse:
+                if run is not None:
+                    yield run_view(run, fetch=self._backend.fetch)
+        finally:
+            await pulse.aclose()
+
+    async def pulse(self, target: str) -> AsyncGenerator[Run | None, None]:
+        """`watch` for a server that must notice when its client is gone: the stored run, and None for each second
+        without a change.
         """
         run = await self._backend.get(target)
         watch = self._watches.watch(run)
@@ -248,7 +265,7 @@ class Runs:
     async def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
         """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
 
-        None if it has published nothing under this name. A run that was continued stands for the one that continues it.
+        None if it has published nothing under this name. A continued run is followed to its newest successor.
         """
         run, published = await self._published(target)
         return next((self._decode(run, one, as_type) for one in published if one.name == name), None)
@@ -265,7 +282,7 @@ class Runs:
     def stream(self, target: str, name: str, *, after: int = 0, as_type: Any = ANY) -> Items[Any]:
         """Follow a stream: `async for item in engine.runs.stream(run_id, "tokens", after=offset)`.
 
-        It ends when the stream is closed or the run has ended. A `StreamReset` tells that a step began again.
+        It ends when the stream is closed or the run has ended. A `StreamReset` means that a step started again.
         """
         check_stream(name, after)
         backend = self._backend
@@ -274,7 +291,7 @@ class Runs:
     # --- its end ---
 
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
-        """The result of a run, once it and those that continue it have ended. See `Handle.result`."""
+        """The result of a run, once it and its successors have ended. See `Handle.result`."""
         backend = self._backend
         limit = None if timeout is None else span(timeout, what="timeout")
         backend.check_home()
@@ -294,7 +311,7 @@ class Runs:
         return backend.codec.decode(ended.output, hint, place=place)
 
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
-        """Cancel a run and the children that it waits for; `Engine.cancel` says what is promised."""
+        """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return await cancel_run(self._backend, target, reason, compensate=compensate, by=by)
 
     # --- inside ---
@@ -325,7 +342,27 @@ class Runs:
         created = await self._create(new)
         check_ids(created, new)
         same = [await self._has_same_input(item, run) for item, run in zip(created, new, strict=True)]
-        return [self._handle(item, is_same, started.output_hint) for item, is_same in zip(created, same, strict=True)]
+        found = await self._found([item.run_id for item in created if not item.is_new])
+        return [
+            self._handle(item, is_same, started.output_hint, found.get(item.run_id))
+            for item, is_same in zip(created, same, strict=True)
+        ]
+
+    async def _found(self, run_ids: Sequence[RunId]) -> dict[RunId, RunView]:
+        """The runs that starts got in place of new ones. A run that did not end well is worth a line in the log."""
+        if not run_ids:
+            return {}
+        runs = await self._backend.retrying(lambda store: store.views.find_many(run_ids))
+        for run in runs:
+            if run is not None and run.key is not None and run.status in _ENDED_BADLY:
+                LOG.warning(
+                    "the start of %s with key %r started nothing: run %s has that key, and is already %s",
+                    run.workflow,
+                    run.key,
+                    run.run_id,
+                    run.status.value,
+                )
+        return {run.run_id: run_view(run) for run in runs if run is not None}
 
     async def _create(self, new: list[NewRun]) -> list[Created]:
         backend, tries = self._backend, count()
@@ -339,7 +376,7 @@ class Runs:
         return created
 
     async def _has_same_input(self, created: Created, new: NewRun) -> bool:
-        """The store compares stored inputs; encrypted ones are never equal, so those are opened."""
+        """The store compares stored inputs. Encrypted inputs are never equal, so they are decrypted."""
         codec = self._backend.codec
         if created.is_new or not codec.conceals:
             return created.same_input
@@ -350,11 +387,17 @@ class Runs:
             return False
         return theirs == codec.unseal(new.input, place=input_place(new.workflow, new.run_id))
 
-    def _handle(self, created: Created, is_same: bool, hint: Any) -> Handle[Any]:
-        return self._handle_on(created.run_id, created.is_new, is_same, hint, created.replaced)
+    def _handle(self, created: Created, is_same: bool, hint: Any, found: RunView | None = None) -> Handle[Any]:
+        return self._handle_on(created.run_id, created.is_new, is_same, hint, created.replaced, found)
 
     def _handle_on(
-        self, run_id: RunId, is_new: bool, is_same: bool, hint: Any, replaced: RunId | None = None
+        self,
+        run_id: RunId,
+        is_new: bool,
+        is_same: bool,
+        hint: Any,
+        replaced: RunId | None = None,
+        found: RunView | None = None,
     ) -> Handle[Any]:
         return Handle(
             self,
@@ -364,6 +407,7 @@ class Runs:
             same_input=is_same,
             output_hint=hint,
             replaced=replaced,
+            found=found,
         )
 
     async def _published(self, target: str) -> tuple[Run, list[Published]]:
@@ -373,17 +417,29 @@ class Runs:
     def _decode(self, run: Run, one: Published, hint: Any) -> Any:
         return self._backend.codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))
 
-    # Last, because behind it `list` is this method.
+    # Last, because below it `list` is this method.
     async def list(
-        self, where: RunFilter | str = ALL_RUNS, *, limit: int = 50, before: str | None = None
+        self,
+        where: RunFilter | str = ALL_RUNS,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        include_system: bool = False,
     ) -> list[RunView]:
-        """Runs, newest first, or as a filter such as `"status:failed since:24h sort:-took"` says (docs/filters.md); the
-        next page is behind `before`, the last of this one. A value that is kept apart is listed as a mark; `find` has
-        it. Raises `FilterError`.
+        """Runs, newest first, or in the order of a filter such as `"status:failed since:24h sort:-took"`
+        (docs/filters.md). The next page is behind `before`, the last run of this one.
+
+        Runs of stepwell's own workflows are left out, unless `include_system` or the filter names them. A value that
+        is stored outside its run is listed as a mark; `find` has it. Raises `FilterError`.
         """
         wanted = parse_filter(where, self._backend.store.now()) if isinstance(where, str) else where
         cursor = None if before is None else RunId(before)
-        runs = await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=limit, before=cursor))
+
+        async def list_page(limit: int, before: RunId | None) -> list[Run]:
+            return await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=limit, before=before))
+
+        is_all = include_system or names_system(wanted)
+        runs = await (list_page(limit, cursor) if is_all else list_own(list_page, limit, cursor))
         return [run_view(run) for run in runs]
 
 
@@ -392,5 +448,5 @@ async def _debounce(new: NewRun, quiet: Span, max_wait: Span, store: Store) -> D
 
 
 def _repeated(new: list[NewRun]) -> list[NewRun]:
-    """A repeated start may find its own run id: that is its own doing."""
+    """The same starts for a retry: each may find its own run id, which the first attempt stored."""
     return [run._replace(own_id=True) for run in new]

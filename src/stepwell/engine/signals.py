@@ -1,4 +1,4 @@
-"""Signals: sent to runs, asked with an answer, and delivered again where no run reads them."""
+"""Signals: sent to a run, sent with a question, and delivered again if no run read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stepwell.replay.signals import Cancel, Signal, encode_payload, name_of
 
 
 class Signals:
-    """`engine.signals`: what is sent to one run, and what was sent and not read."""
+    """`engine.signals`: sends signals to a run, and lists signals that no run has read."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -39,7 +39,7 @@ class Signals:
         dedup_key: str | None = None,
         if_missing: IfMissing = "raise",
     ) -> Delivery:
-        """Send a signal to a run, by id or key; `Engine.signal` says what is promised."""
+        """Send a signal to a run, by id or key; `Engine.signal` has the promises."""
         if if_missing not in ("raise", "hold", "drop"):
             raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
         if isinstance(name, Cancel):
@@ -54,7 +54,7 @@ class Signals:
     async def _send_cancel(self, target: str, cancel: Cancel, if_missing: IfMissing) -> Delivery:
         if if_missing == "hold":
             raise InvalidOptionError(
-                "a Cancel cannot be held", why="it would end a run that nobody has started yet", fix='"raise" or "drop"'
+                "a Cancel cannot be held", why="it would cancel a run before its start", fix='"raise" or "drop"'
             )
         run = await self._backend.find(target)
         if run is None and if_missing == "drop":
@@ -69,10 +69,10 @@ class Signals:
         return Delivery.MISSING
 
     async def _declared(self, target: str, signal: str | Signal[Any]) -> str | Signal[Any]:
-        """The signal as the target's workflow declares it, if that workflow is known here and declares its signals."""
+        """The signal as the target's workflow declares it, if that workflow is registered here and declares signals."""
         if not self._backend.registry.declares_signals:
             return signal
-        name_of(signal)  # before the store is asked for anything
+        name_of(signal)  # before any request to the store
         run = await self._backend.find(target)
         known = None if run is None else self._backend.registry.find(run.definition)
         return signal if known is None else known.mailbox.find(signal, known.name)
@@ -85,7 +85,7 @@ class Signals:
             fix = f'send it to the key with if_missing="hold" to keep it for the next run: signal({name!r}, …)'
             again = "start a run with a key, and send it to that key" if last.key is None else fix
             return RunEndedError(target, last.status.value, fix=again)
-        fix = 'send it with if_missing="hold" to keep it for a run to come'
+        fix = 'send it with if_missing="hold" to keep it for the next run'
         near = [name for name in await self._backend.near(target) if name != normal_key(target)]
         return NotFoundError("active run", target, near=near, fix=fix)
 
@@ -105,7 +105,7 @@ class Signals:
         timeout: Duration | None = None,
         dedup_key: str | None = None,
     ) -> Any:
-        """Send a signal that the run must answer, and wait for the answer; `Engine.ask` says what is promised."""
+        """Send a signal that the run must answer, and wait for the answer; `Engine.ask` has the promises."""
         limit = None if timeout is None else span(timeout, what="timeout")
         declared = await self._declared(target, name)
         question = new_signal(self._backend, target, declared, payload, asks=True, dedup_key=dedup_key)
@@ -133,7 +133,7 @@ class Signals:
         seed = f"{run.run_id}\x1f{name}\x1f{dedup_key}".encode()
         return SignalId(f"ask-{hashlib.blake2b(seed, digest_size=16).hexdigest()}")
 
-    # --- what no run reads ---
+    # --- signals that no run reads ---
 
     async def list_held(self, key: str | None = None, *, limit: int = 100) -> list[SignalView]:
         """Signals that are held for a key without an active run, oldest first. The next run of the key gets them."""
@@ -142,15 +142,16 @@ class Signals:
         return [held_view(one) for one in held]
 
     async def list_unread(self, target: str | None = None, *, limit: int = 100) -> list[SignalView]:
-        """Signals that runs left unread when they ended, and those that did not fit (`reason`), oldest first."""
+        """Signals that runs left unread when they ended, and signals that did not fit (`reason`), oldest first."""
         of = None if target is None else (await self._backend.get(target)).run_id
         unread = await self._backend.retrying(lambda store: store.views.list_unread(limit=limit, run_id=of))
         return [unread_view(one) for one in unread]
 
     async def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
-        """Deliver held or unread signals by hand, in this order: to another run, or where they were sent to.
+        """Deliver held or unread signals, in this order: to another run, or to their original target.
 
-        MISSING for one whose target has no active run, which stays where it is; and for one that is not there any more.
+        The result for a signal is MISSING if its target has no active run; the signal then stays where it is. It is
+        also MISSING if the signal no longer exists.
         """
         views = [signals] if isinstance(signals, SignalView) else list(signals)
         letters = [self._redelivery(view, normal_key(to or view.target)) for view in views]

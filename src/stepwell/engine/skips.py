@@ -1,4 +1,4 @@
-"""Skips: what is recorded for a step or wait whose result an operator supplies."""
+"""Skips: the record of a step or wait whose result an operator supplies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stepwell.advice import Advice, Verb
 from stepwell.codec.base import ANY, Codec, Place, Row
 from stepwell.engine.repair_drafts import Draft, places
 from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionError, NotFoundError
@@ -30,7 +31,7 @@ _CAN_BE_SUPPLIED = frozenset(
 
 
 def fit(codec: Codec, value: Any, hint: Any, place: Place) -> Any:
-    """A value as a type says: a Python value, or plain JSON as it comes from outside. Raises `InvalidInputError`."""
+    """A value of a type, from a Python value or from plain JSON. Raises `InvalidInputError`."""
     if hint is ANY:
         return value
     try:
@@ -58,10 +59,10 @@ class Skip:
         self.workflow: Workflow[Any, Any] | None = registry.find(f"{run.workflow}@{version}")
 
     def apply(self, path: str, result: Any) -> str:
-        """Record a result at a path, which is given as people write it; the path in its one spelling.
+        """Record a result at a path as people write it; returns the path in its normal spelling.
 
-        Raises `NotFoundError` for a place that the run does not stand at, and `InvalidMoveError` for one that has its
-        result already or can have none.
+        Raises `NotFoundError` if the run is not at that place, and `InvalidMoveError` if the place already has a
+        result or cannot have one.
         """
         draft = self._draft
         asked = find_next_steps(self.workflow, draft.future(), draft.history(), self._codec) if self.workflow else []
@@ -92,20 +93,20 @@ class Skip:
             before = len(self._draft.detail.history.names)
             return new[wanted].location, new[wanted].names[before:] if wanted not in known else ()
         if wanted not in known:
-            fix = "" if self.workflow else "a step that has left no trace yet is found where the workflow is registered"
+            fix = "" if self.workflow else "a step that has not begun is known only where the workflow is registered"
             raise NotFoundError("place", path, near=nearest(wanted, [*known, *new]), fix=fix)
         return known[wanted], ()
 
     def _kinds(self, location: Location, text: str, asked: list[Asked]) -> tuple[EntryKind, ...]:
-        """What may be recorded there."""
+        """What can be recorded there."""
         draft = self._draft
         kept = {entry.location: entry for entry in draft.kept}
         holder = next((at for at in prefixes(location) if at in kept), None)
         if holder is not None:
             raise InvalidMoveError(
-                f"{text} has its result already" if holder == location else f"{draft.path(holder)} is over",
+                f"{text} already has its result" if holder == location else f"{draft.path(holder)} has ended",
                 where=text,
-                fix=f"stepwell rewind {draft.run.run_id} {draft.path(holder)} goes back to it",
+                fix=Advice(Verb.REWIND, draft.run.run_id, {"path": draft.path(holder)}, note="rewind to it"),
             )
         failed = draft.dropped.get(location)
         if failed is not None and failed.kind in _CAN_BE_SUPPLIED:
@@ -120,14 +121,14 @@ class Skip:
         raise InvalidMoveError(
             f"{text} cannot be skipped",
             where=text,
-            why="it is neither a step that the run would do next nor a wait of its own",
+            why="it is neither the next step of the run nor one of its waits",
             fix="name the step or the wait below it",
         )
 
     def _is_one_of_many(self, wait: Wait) -> bool:
-        """Whether it may be one of the things that a combined wait waits for, which has one result only."""
+        """Whether it may be a part of a combined wait, which has only one result."""
         if self.workflow is not None:
-            return False  # a rehearsal shows it
+            return False  # a dry replay shows it
         above = list(prefixes(wait.location))[1:2]
         others = [one for one in self._draft.waits if one is not wait]
         return any(list(prefixes(one.location))[1:2] == above for one in others) and above != []
@@ -144,14 +145,14 @@ class Skip:
         draft.waits = tuple(one for one in draft.waits if one.location != location)
         draft.ended_progress |= {one.location for one in draft.detail.history.progress if one.location == location}
         child = self._child_at(location) if kind is EntryKind.CHILD else None
-        if child is not None:  # nobody waits for it any more
+        if child is not None:  # the run no longer waits for it
             draft.retries = [one for one in draft.retries if one != child.run_id]
             draft.children.append(Dropped(child.run_id, location))
 
     def _value(
         self, location: Location, kind: EntryKind, text: str, hint: Any, result: Any, wait: Wait | None
     ) -> bytes:
-        """The result as the code reads it there."""
+        """The result as the code decodes it there."""
         run, now = self._draft.run, self._draft.now
         if kind is EntryKind.SLEEP:
             if result is not NO_RESULT and result is not None:
@@ -189,7 +190,7 @@ class Skip:
         return self._codec.encode(fit(self._codec, value, hint, place), hint, place=place)
 
     def _find_problem(self, path: str) -> str | None:
-        """Why the code would not take it; None if it would, or if the code is not known here."""
+        """Why the code would reject it; None if it accepts it, or if the code is not registered here."""
         if self.workflow is None:
             return None
         rehearsal = rehearse_draft(self.workflow, self._draft, self._codec)
@@ -199,5 +200,5 @@ class Skip:
 
 
 def rehearse_draft(workflow: Workflow[Any, Any], draft: Draft, codec: Codec) -> Rehearsal:
-    """What the code would make of the record after a repair."""
+    """A dry replay of the record after a repair."""
     return perform(workflow, draft.future(), draft.history(), codec)

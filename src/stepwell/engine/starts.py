@@ -1,4 +1,4 @@
-"""How a run is to be started: what a caller may say, and what it means. Refuses before anything is stored."""
+"""Starts: the options of a start, checked before anything is stored."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TAG_NAME_MAX: Final = 60
 TAG_VALUE_MAX: Final = 200
 
 FOREVER: Final = span("36500d")
-"""As long as anything lasts: a moment that is further away can be neither stored nor told."""
+"""The longest duration: a later moment can be neither stored nor shown."""
 
 TagsLike = Mapping[str, str] | Set[str]
-Deadline = Duration | datetime  # counted from the start, or a moment
+Deadline = Duration | datetime  # a duration from the start, or a moment
 
 
 class StartManyOptions(TypedDict, total=False):
-    """What may be said about every start; see `Engine.start`."""
+    """The options of every start; see `Engine.start`."""
 
     on_conflict: OnConflict
     dedup: Duration
@@ -41,7 +41,7 @@ class StartManyOptions(TypedDict, total=False):
 
 
 class StartOptions(StartManyOptions, total=False):
-    """What may be said about one start; see `Engine.start`."""
+    """The options of one start; see `Engine.start`."""
 
     key: str | None
     run_id: str | None
@@ -49,7 +49,7 @@ class StartOptions(StartManyOptions, total=False):
 
 
 class Start(NamedTuple):
-    """One of several starts. What is None here is as the call says for all."""
+    """One of several starts. A field that is None has the value that the call gives for all."""
 
     input: Any = None
     key: str | None = None
@@ -73,7 +73,7 @@ class Plan:
     max_suspend: Duration | None = None
 
     def new_run(self, workflow: str, version: int, run_id: RunId, stored: bytes, start: Start, now: Instant) -> NewRun:
-        """The run to create. Raises `InvalidOptionError` or `InvalidKeyError` for what can have no meaning."""
+        """The run to create. Raises `InvalidOptionError` or `InvalidKeyError` for invalid options."""
         if self.on_conflict not in ("get", "raise", "replace"):
             raise InvalidOptionError(
                 f"on_conflict is {self.on_conflict!r}", where=workflow, fix='"get", "raise" or "replace"'
@@ -99,7 +99,7 @@ class Plan:
 
 
 def check_run_id(given: str) -> RunId:
-    """An id that a caller chose; one that could not be told from another key is refused."""
+    """An id that a caller chose. Raises `InvalidOptionError` if it is spelled otherwise than a key."""
     check_name(given, what="run id")
     if given != normal_key(given):
         raise InvalidOptionError(f"run id {given!r} is not in lower case", fix=f"use {normal_key(given)!r}")
@@ -107,15 +107,15 @@ def check_run_id(given: str) -> RunId:
 
 
 def positive(duration: Duration, what: str, workflow: str) -> Span:
-    """A duration above zero, and no longer than anything lasts."""
+    """A duration above zero, limited to `FOREVER`."""
     read = min(span(duration, what=what), FOREVER)
     if read <= 0:
-        raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be longer than nothing")
+        raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be above 0")
     return read
 
 
 def check_priority(priority: Any, workflow: str) -> int:
-    """A priority; anything that is no whole number within bounds is refused."""
+    """A priority. Raises `InvalidOptionError` unless it is a whole number within bounds."""
     if type(priority) is not int or abs(priority) > PRIORITY_MAX:
         raise InvalidOptionError(
             f"priority is {priority!r}",
@@ -167,20 +167,20 @@ def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) 
             f"deadline is {deadline!r}",
             where=workflow,
             why="that moment has passed by the store's clock",
-            fix="a moment to come, or a duration from now",
+            fix="a moment in the future, or a duration from now",
         )
     if at <= now + delay:
         raise InvalidOptionError(
             f"deadline is {deadline!r}",
             where=workflow,
-            why="the run would not even begin before it: its delay is as long",
+            why="the run would not begin before it: its delay is at least as long",
             fix="a shorter delay, or a later deadline",
         )
     return at
 
 
 class Started(NamedTuple):
-    """What is started, as far as the store is concerned."""
+    """What the store needs to know of a workflow to start it."""
 
     name: str
     version: int
@@ -189,7 +189,7 @@ class Started(NamedTuple):
 
     @classmethod
     def of(cls, workflow: Workflow[Any, Any]) -> Self:
-        """What is started of a workflow that is known here."""
+        """The same, of a workflow that is registered here."""
         return cls(workflow.name, workflow.version, workflow.output_hint, workflow.discards)
 
 

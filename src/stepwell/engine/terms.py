@@ -1,4 +1,4 @@
-"""The terms of a filter: where they begin and end, and what is quoted."""
+"""The terms of a filter, split at blanks and commas that are not quoted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNUSABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 class Value(NamedTuple):
-    """One value of a term: its literal pieces, between which a star stood."""
+    """One value of a term: the literal pieces between its stars."""
 
     pieces: tuple[str, ...]
     start: int
@@ -38,17 +38,17 @@ class Term(NamedTuple):
 
 
 def fail(text: str, start: int, title: str, *, why: str = "", fix: str = "") -> NoReturn:
-    """Refuse a filter, with the place in it."""
+    """Reject a filter, with the place in it."""
     here = text[start : start + 40]
     raise FilterError(title, where=f"character {start + 1} of the filter: {here}", position=start, why=why, fix=fix)
 
 
 def read_terms(text: str) -> list[Term]:
-    """Cut a filter into its terms."""
+    """Split a filter into its terms."""
     if len(text) > LENGTH_MAX:
         fail(text, LENGTH_MAX, "the filter is too long", fix=f"a filter has at most {LENGTH_MAX:,} characters")
     if (found := _UNUSABLE.search(text)) is not None:
-        fail(text, found.start(), "a filter holds no control characters")
+        fail(text, found.start(), "a filter must not contain control characters")
     terms: list[Term] = []
     at = _skip(text, 0)
     while at < len(text):
@@ -75,7 +75,7 @@ def _read_term(text: str, start: int) -> tuple[Term, int]:
     while at < len(text) and text[at] in ":,":
         value, end = _read_value(text, at + 1, ",")
         if value.pieces == ("",) and not value.is_quoted:
-            fix = 'write a value behind it; an empty one is ""'
+            fix = 'write a value after it; an empty value is ""'
             fail(text, start, f"{head[2]}: has {'an empty' if values else 'no'} value", fix=fix)
         values.append(value)
         at = end
@@ -90,14 +90,14 @@ def _read_word(text: str, start: int) -> tuple[Term, int]:
     negated = text[start] == "-"
     value, end = _read_value(text, start + negated, "")
     if value.pieces == ("",):
-        fail(text, start, "there is nothing to look for here", fix="write a word, or field:value")
+        fail(text, start, "a search term is missing here", fix="write a word, or field:value")
     if ":" in value.text and not value.is_quoted:
-        fail(text, start, f"{value.text.partition(':')[0]!r} is no field", fix="put a word with a colon into quotes")
+        fail(text, start, f"{value.text.partition(':')[0]!r} is not a field", fix="put a word with a colon into quotes")
     return Term(None, (value,), start, negated), end
 
 
 def _read_value(text: str, start: int, stops: str) -> tuple[Value, int]:
-    """A value up to the next blank or stop that is not quoted."""
+    """A value up to the next unquoted blank or stop character."""
     pieces, piece = list[str](), list[str]()
     at, quoted_from, is_quoted = start, -1, False
     while at < len(text):

@@ -1,4 +1,4 @@
-"""Moving everything from one store to another, so that it is known to go on there before it is given up here."""
+"""Moving everything from one store to another: the copy is proven to continue before the source is given up."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Stage(StrEnum):
     REPLAYING = "replaying"
 
 
-Tell = Callable[[Stage, int, int], None]  # how much of a stage is done, and of how much
+Tell = Callable[[Stage, int, int], None]  # how much of a stage is done, and how much there is
 
 
 class Side(NamedTuple):
     """One end of a move."""
 
     store: Store
-    name: str  # as people know it: an address without a password
+    name: str  # for people: an address without a password
 
 
 class Code(NamedTuple):
-    """What runs are replayed with."""
+    """The code that replays runs."""
 
     registry: Registry
     codec: Codec
@@ -54,7 +54,7 @@ class Code(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """A run that could not go on with the code at hand."""
+    """A run that could not continue with this code."""
 
     run_id: RunId
     definition: str
@@ -66,16 +66,16 @@ class Moved(NamedTuple):
     """What was moved."""
 
     manifest: Manifest
-    replayed: int  # runs that can go on with the code at hand; 0 without any
-    stopped: tuple[Stopped, ...] = ()  # those that wait for an operator, and cannot; nor could they in the source
+    replayed: int  # runs that can continue with this code; 0 without code
+    stopped: tuple[Stopped, ...] = ()  # paused runs that cannot; they could not in the source either
     is_source_open: bool = False
 
 
 class Move:
     """One move, from the check of both ends to the opening of the destination.
 
-    An error that a repetition cannot mend opens the source again and empties the destination. Everything else leaves
-    both closed, also the death of this process: `run` goes on where it was, and `undo` takes it back.
+    An error that a retry cannot fix opens the source again and empties the destination. Anything else, including the
+    death of this process, leaves both closed: `run` continues the move, and `undo` reverts it.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Move:
         self._tell = tell or (lambda *_: None)
 
     async def run(self, *, keep_source_open: bool = False, batch_items: int = BATCH_ITEMS) -> Moved:
-        """Copy everything, compare it, replay what is active, and only then give the source up.
+        """Copy everything, compare it, replay the active runs, and only then give the source up.
 
         With `keep_source_open` the source is opened again at the end, and the copy stays closed.
         Raises `TransferError`, `StoreSealedError` or `StoreInUseError`; nothing has moved then.
         """
         seal = await self._begin()
-        if seal.kind is SealKind.LEFT:  # all that was missing is the last word
+        if seal.kind is SealKind.LEFT:  # only the last transition was missing
             await self._destination.store.transfers.accept(seal.transfer_id)
             return Moved(await self._destination.store.transfers.manifest(), 0)
         try:
@@ -114,7 +114,7 @@ class Move:
     # --- stages ---
 
     async def _begin(self) -> Seal:
-        """Close the source, or find it closed for this very move. Nothing is changed if this raises."""
+        """Close the source, or find it closed for this move. Nothing has changed if this raises."""
         source, destination = self._source.store.transfers, self._destination.store.transfers
         here, there = await source.find_seal(), await destination.find_seal()
         if here is None:
@@ -130,7 +130,7 @@ class Move:
             raise TransferError(
                 f"this database is being moved to {here.peer}, and not to {self._destination.name}",
                 why="that move was begun and has not ended",
-                fix="end it by naming the same destination, or take it back with --undo",
+                fix="finish it by naming the same destination, or revert it with --undo",
             )
         raise sealed(here)
 
@@ -141,7 +141,7 @@ class Move:
             if found.items:
                 raise not_empty(found)
         elif _is_from(self._source, there):
-            # The copy of a move that was given up, or of a rehearsal: the source has it all, and may have more.
+            # The copy of an abandoned move, or of a rehearsal: the source has all of it, and may have more.
             await transfers.reject(there.transfer_id)
         else:
             raise sealed(there)
@@ -171,7 +171,7 @@ class Move:
             self._tell(Stage.COPYING, done, manifest.items)
 
     async def _compare(self, manifest: Manifest, batch_items: int) -> None:
-        """Look at everything twice: as it is packed, with what nobody sees; and of each run what everybody does."""
+        """Compare everything twice: the packed records with internal ones, and what the views show of each run."""
         total, done = manifest.items + manifest.runs, 0
         there = _items(self._destination.store, batch_items)
         async for item in _items(self._source.store, batch_items):
@@ -200,8 +200,8 @@ class Move:
                     raise _changed(f"stream {stream!r} of run {run_id}")
 
     async def _replay(self, manifest: Manifest) -> tuple[int, tuple[Stopped, ...]]:
-        """Replay what has not ended, from the destination. Gives how many runs can go on, and those that wait for an
-        operator and cannot: they are no worse off than before.
+        """Replay the active runs from the destination. Returns how many can continue, and the paused runs that cannot:
+        they could not continue in the source either.
         """
         if self._code is None:
             return 0, ()
@@ -224,19 +224,19 @@ class Move:
         return replayed, tuple(stopped)
 
     async def _give_up(self, seal: Seal) -> None:
-        """Open the source as it was. What is left in the destination is thrown away, now or when a move begins."""
+        """Open the source again. The rest in the destination is deleted, now or when the next move begins."""
         try:
             await self._destination.store.transfers.reject(seal.transfer_id)
         except StepwellError:
-            pass  # it stays closed, so it can do no harm
+            pass  # it stays closed, so it does no harm
         await self._source.store.transfers.unseal(seal.transfer_id)
 
 
 async def undo(source: Side, destination: Side | None) -> bool:
-    """Take a move back that has not ended: open the source, empty the destination if that can be reached. Whether there
-    was anything to take back.
+    """Revert an unfinished move: open the source, and empty the destination if it can be reached. False if there was
+    nothing to revert.
 
-    Raises `StoreSealedError` if the source has moved for good, or is itself the destination of a move.
+    Raises `StoreSealedError` if the source has moved permanently, or is itself the destination of a move.
     """
     here = await source.store.transfers.find_seal()
     if here is not None:
@@ -251,7 +251,7 @@ async def undo(source: Side, destination: Side | None) -> bool:
 
 
 def _is_from(source: Side, there: Seal) -> bool:
-    """Whether a destination holds nothing but what an unfinished move from this source brought."""
+    """Whether a destination holds only what an unfinished move from this source copied."""
     return there.kind is SealKind.ARRIVING and there.peer == source.name
 
 
@@ -262,7 +262,7 @@ def _rehearse(code: Code, run: Run, history: History) -> StepwellError | None:
         return UnknownWorkflowError("workflow", run.definition, fix=f"name the module that has it; known: {known}")
     try:
         return rehearse(workflow, run, history, code.codec, code.threads)
-    except Exception as error:  # noqa: BLE001  whatever it is, this run would not go on
+    except Exception as error:  # noqa: BLE001  any error means that this run would not continue
         return describe_break(error)
 
 
@@ -292,7 +292,7 @@ async def _chunks(store: Store, run_id: RunId, stream: str) -> AsyncIterator[Chu
 
 
 async def _shown(store: Store, run_id: RunId) -> tuple[Any, ...]:
-    """What a store shows of a run, and last the names of its streams."""
+    """What a store shows of a run, with the names of its streams at the end."""
     views = store.views
     return (
         await views.detail(run_id),
@@ -305,8 +305,8 @@ async def _shown(store: Store, run_id: RunId) -> tuple[Any, ...]:
 
 def _changed(what: str) -> TransferError:
     return TransferError(
-        f"{what} did not arrive as it left",
-        why="the two databases were compared after everything was copied, and differ there",
+        f"{what} differs after the copy",
+        why="the two databases were compared after everything was copied",
         fix="nothing was moved; move into a new database, and report it if that fails too",
     )
 
@@ -316,8 +316,8 @@ def _cannot_go_on(stuck: Sequence[Stopped]) -> TransferError:
     more = f"; and {len(stuck) - _SHOWN} more" if len(stuck) > _SHOWN else ""
     count = "1 run" if len(stuck) == 1 else f"{len(stuck)} runs"
     return TransferError(
-        f"{count} could not go on in the destination with this code",
+        f"{count} could not continue in the destination with this code",
         where=stuck[0].error.where,
         why="; ".join(shown) + more,
-        fix="name the code that these runs were recorded with; without --app they are only compared",
+        fix="name the code that recorded these runs; without --app they are only compared",
     )

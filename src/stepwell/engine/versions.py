@@ -1,4 +1,4 @@
-"""Versions of workflows: those that this engine was given, and those that the store knows."""
+"""Versions of workflows: registered in this engine, or known to the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.replay.workflows import Workflow
 
 
 def of_users(definitions: Iterable[str]) -> list[str]:
-    """Without those that every engine brings along."""
+    """The definitions, without system workflows."""
     return [each for each in definitions if each != BULK_DEFINITION]
 
 
@@ -23,7 +23,7 @@ class Versions:
 
     @property
     def known(self) -> tuple[Workflow[Any, Any], ...]:
-        """The workflows that this engine was given, by name and version."""
+        """The workflows registered in this engine, by name and version."""
         registry = self._backend.registry
         known = (registry.find(definition) for definition in of_users(registry.definitions))
         return tuple(sorted((each for each in known if each), key=lambda each: (each.name, each.version)))

@@ -9,6 +9,7 @@ from typing import Any, Final, assert_never
 
 from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
+from stepwell.engine.facts import OMITTED, PAYLOAD
 from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry, Progress
 from stepwell.model.failures import decode_failure
@@ -21,21 +22,21 @@ from stepwell.replay.headers import unpack
 from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, StepProgress, UnreadSignal
 
-_ROLLBACK = undo(ROOT)  # when the rollback began: its own time, and nothing that code did
+_ROLLBACK = undo(ROOT)  # when the rollback began; code did nothing there
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressView:
-    """How far the body of a step that is not done yet has come, as it said itself."""
+    """The progress of a running step, as its body reported it."""
 
     path: str
     done: int | None
     total: int | None
     unit: str
     note: str
-    turns: int  # how often it gave its slot back
+    turns: int  # how often it released its slot
     at: datetime
-    state: Any = None
+    state: Any = field(default=None, metadata=PAYLOAD)
 
     @property
     def words(self) -> str:
@@ -56,7 +57,7 @@ class HoldView:
     by: str
     reason: str
     at: datetime
-    workflow: str | None = None  # of a workflow that was paused; None also for all of them
+    workflow: str | None = field(default=None, metadata=OMITTED)  # that was paused; None also for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ A_LINE: Final = {"has_line": True}  # on a field: `stepwell show` prints it on i
 class RunView:
     """One run, as Python, HTTP and the command line show it: the same fields in the same order.
 
-    A field named like one of `Run` carries its value, an instant as a `datetime`; `_run_view` fills in the rest.
+    A field with the name of a field of `Run` has its value, and an instant is a `datetime`; `_run_view` fills the rest.
     """
 
     run_id: str
@@ -107,16 +108,16 @@ class RunView:
     successor: str | None
     reason: str
     failure: FailureRecord | None
-    input: Any = None
-    output: Any = None
+    input: Any = field(default=None, metadata=PAYLOAD)
+    output: Any = field(default=None, metadata=PAYLOAD)
     priority: int = 0
     tags: dict[str, str] = field(default_factory=dict)
     deadline_at: datetime | None = None
     replaced_by: str | None = None
     hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
-    forked_from: str | None = field(default=None, metadata=A_LINE)  # the run whose record it began with
-    unreadable: str = ""  # why its row cannot be read; then what is shown of it may be missing
-    progress: tuple[ProgressView, ...] = ()  # of its long steps; in `status` only
+    forked_from: str | None = field(default=None, metadata=A_LINE)  # the run whose record it started from
+    unreadable: str = ""  # why its row cannot be read; then other fields may be missing
+    progress: tuple[ProgressView, ...] = field(default=(), metadata=OMITTED)  # of its long steps; in `status` only
 
     @property
     def is_ended(self) -> bool:
@@ -124,8 +125,6 @@ class RunView:
         return self.ended_at is not None
 
 
-RUN_FIELDS: Final = tuple(one.name for one in fields(RunView) if one.name != "progress")
-"""What HTTP and the command line show of every run."""
 RUN_LINES: Final = tuple(one.name for one in fields(RunView) if one.metadata == A_LINE)
 
 _MADE: Final = frozenset({"status", "parent", "failure", "input", "output", "tags", "hold", "progress", "unreadable"})
@@ -154,7 +153,7 @@ class EntryView:
     attempts: int
     at: datetime
     took: float  # seconds
-    value: Any
+    value: Any = field(metadata=PAYLOAD)
     failure: FailureRecord | None
     can_undo: bool
     is_undone: bool
@@ -164,29 +163,29 @@ class EntryView:
 
 @dataclass(frozen=True, slots=True)
 class WaitView:
-    """One reason to wake."""
+    """One thing that a run waits for."""
 
     path: str
     kind: str
     due_at: datetime | None
     names: tuple[str, ...]
-    failed_attempts: tuple[AttemptView, ...] = field(default=())  # of a step that is waiting to be tried again
-    where: tuple[str, ...] = ()  # of a wait for an event: what the event must have
+    failed_attempts: tuple[AttemptView, ...] = field(default=())  # of a step that waits for its next attempt
+    where: tuple[str, ...] = ()  # of a wait for an event: the conditions on the event
 
 
 @dataclass(frozen=True, slots=True)
 class SignalView:
-    """A signal that no run will read where it is: held for a key, or left or refused by a run."""
+    """A signal that no run will read: held for a key, or left unread or rejected by a run."""
 
     number: int
-    target: str  # the key that it is held for, or the id of the run that has it
+    target: str  # the key for which it is held, or the id of its run
     name: str
-    payload: Any
+    payload: Any = field(metadata=PAYLOAD)
     sent_at: datetime
     is_held: bool
-    run_status: str | None  # of the run that has it; None while it is held
-    reason: str  # why the run refused it; empty if it did not
-    stored: bytes = field(repr=False, compare=False)
+    run_status: str | None  # of its run; None while it is held
+    reason: str  # why the run rejected it; empty if it did not
+    stored: bytes = field(repr=False, compare=False, metadata=OMITTED)
 
 
 def held_view(held: HeldSignal) -> SignalView:
@@ -209,29 +208,29 @@ def _time(instant: Instant | None) -> datetime | None:
     return None if instant is None else to_datetime(instant)
 
 
-Fetch = Callable[[bytes], bytes]  # a payload that is kept apart, from where it is; any other as it is
+Fetch = Callable[[bytes], bytes]  # reads a payload that is stored outside its run; returns any other unchanged
 
 
 def as_stored(payload: bytes) -> bytes:
-    """Fetch nothing: what is kept apart is shown as a mark."""
+    """Fetch nothing: a payload outside its run is shown as a mark."""
     return payload
 
 
 def plain(payload: bytes | None, fetch: Fetch = as_stored) -> Any:
-    """A payload as plain JSON values; as a mark if it is encrypted, or kept apart and not fetched; as text if it cannot
-    be read, because a view never fails.
+    """A payload as plain JSON values; a mark if it is encrypted or not fetched; text if it cannot be read, because a
+    view never fails.
     """
     return None if not payload else read_plainly(fetch(payload))
 
 
 def progress_view(path: str, progress: Progress, fetch: Fetch = as_stored) -> ProgressView:
-    """The view of how far a body has come."""
+    """The view of the progress of a body."""
     _, at, state, done, total, unit, note, turns = progress
     return ProgressView(path, done, total, unit, note, turns, to_datetime(at), plain(state, fetch))
 
 
 def progress_views(detail: Detail, fetch: Fetch = as_stored) -> list[ProgressView]:
-    """How far the long steps of a run have come."""
+    """The progress of the long steps of a run."""
     names = detail.history.names
     return [progress_view(format_path(one.location, names), one, fetch) for one in detail.history.progress]
 
@@ -247,7 +246,7 @@ def act_view(act: Audit) -> ActView:
 
 
 def run_view(run: Run, progress: Iterable[StepProgress] = (), fetch: Fetch = as_stored) -> RunView:
-    """The view of a run's row. A view never fails: of a row that cannot be read it says so, and what is sure."""
+    """The view of a run's row. A view never fails: an unreadable row is marked, with the fields that can be read."""
     try:
         return _run_view(run, progress, fetch)
     except UNREADABLE as error:
@@ -273,7 +272,7 @@ def _run_view(run: Run, progress: Iterable[StepProgress], fetch: Fetch) -> RunVi
 
 
 def entry_views(detail: Detail, after: int = 0, fetch: Fetch = as_stored) -> list[EntryView]:
-    """The history of a run behind a line, in the order of its commits."""
+    """The history of a run after a line, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
     tries = _attempts(detail)
@@ -315,8 +314,8 @@ def _entry_view(
 
 
 def chain_views(details: Iterable[Detail]) -> list[EntryView]:
-    """The history of a chain that continues as new, as one: a step stands where it was done, also if a successor has
-    undone it.
+    """The history of a chain of continued runs as one: a step is shown in the run that executed it, even if a successor
+    has undone it.
     """
     found, undone = [], set()
     for detail in details:
@@ -371,7 +370,7 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
         case EntryKind.OBSERVE:
             return [name for _, name in unpack(value)[0]]
         case EntryKind.STREAM:
-            return None  # what was appended is in the stream
+            return None  # the items are in the stream
         case EntryKind.SLEEP:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
         case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY | EntryKind.REPLY:

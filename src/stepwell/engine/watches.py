@@ -1,4 +1,4 @@
-"""Watches: clients are told of changes of a run, and all watches of a process read the store together."""
+"""Watches: clients follow the changes of a run, and all watches of a process share their reads."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 
 LOOKS_PER_SECOND = 100  # of all watchers of a process; each may read a whole history
-PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two looks of one watcher
+PAUSE_MIN, PAUSE_MAX = 0.02, 2.0  # seconds between two reads of one watcher
 _TICKS = 10  # in a pause
 
 
 class PollRate:
-    """How often watched runs are read: so seldom that all watches together read at a bounded rate."""
+    """How often watched runs are read, so that all watches together read at a bounded rate."""
 
     def __init__(self) -> None:
         self.watchers = 0
 
     def pause(self) -> float:
-        """How long one of them leaves a run alone after it has told of it, in seconds."""
+        """How long a watcher waits after it has reported a change, in seconds."""
         return min(PAUSE_MAX, max(PAUSE_MIN, self.watchers / LOOKS_PER_SECOND))
 
     def rest(self, now: float) -> float:
-        """A pause, and a little longer: until a moment at which others look too, because one read serves them all."""
+        """A pause, extended to a moment at which other watchers read too, because one read serves them all."""
         pause = self.pause()
         tick = max(PAUSE_MIN, pause / _TICKS)
         return math.ceil((now + pause) / tick) * tick - now
@@ -46,14 +46,14 @@ class Watches:
         self._changes = Changes(store)
 
     async def watch(self, run: Run) -> AsyncGenerator[Run | None, None]:
-        """This run, and as it is after each change; None for each second without one. Ends with the run."""
+        """This run, then the run after each change, and None for each second without a change. Ends with the run."""
         changed, loop = ChangeFlag(), asyncio.get_running_loop()
         POLL_RATE.watchers += 1
         self._changes.listen(run.run_id, changed)
         try:
             yield run
             while run.ended_at is None:
-                # Changes meanwhile are told as one: reading after every step would slow the worker down.
+                # Changes in the meantime are reported as one: reading after every step would slow the worker down.
                 await asyncio.sleep(POLL_RATE.rest(loop.time()))
                 await changed.heard()
                 changed.clear()

@@ -1,4 +1,4 @@
-"""Workers: who executes runs, and what dead ones left."""
+"""Workers: the processes that execute runs, and the runs that dead workers left."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Workers:
         self._stalls_max = stalls_max
 
     async def recover(self) -> Recovered:
-        """Free the runs of dead workers now, instead of at the next sweep, and report what needs a person."""
+        """Release the runs of dead workers now, instead of at the next sweep, and report runs that need a person."""
         freed = await self._backend.retrying(lambda store: store.runs.rescue(stalls_max=self._stalls_max))
         paused = await self._count(RunStatus.PAUSED)
         return Recovered(len(freed), paused, await self._count(RunStatus.COMPENSATION_FAILED))
 
     async def evict(self, target: str) -> None:
-        """Hand a run over: the worker of this process gives it back between two steps. Evicting is not cancelling."""
+        """Hand a run over: the worker of this process releases it between two steps. The run is not cancelled."""
         run = await self._backend.get(target)
         if self._backend.worker is not None:
             self._backend.worker.evict(run.run_id)

@@ -39,7 +39,7 @@
     │   ├── RollbackIncomplete          SW701
     │   ├── CheckpointMissingError      SW702
     │   └── ResultTimeout               SW459
-    ├── RequestError                    the caller asked wrongly; nothing was stored
+    ├── RequestError                    the request is invalid; nothing was stored
     │   ├── InvalidInputError           SW310
     │   ├── PayloadTooLargeError        SW302
     │   ├── NotFoundError               SW401
@@ -61,7 +61,7 @@
     │   ├── NotAllowedError             SW801
     │   ├── UntrustedOriginError        SW802
     │   └── TooManyRequestsError        SW803
-    ├── SinkError                       SW850  an event could not be handed over; it is tried again
+    ├── SinkError                       SW850  an event could not be delivered; it is retried
     └── StoreError                      the environment
         ├── StoreUnavailableError       SW601
         │   └── StoreFullError          SW602

@@ -1,4 +1,4 @@
-"""Who asks: a caller that is not known, not allowed, too busy, or not where it says it is."""
+"""Access: a caller that is unknown, not allowed, too busy, or on another host than it claims."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class NotAuthenticatedError(RequestError):
 
 
 class NotAllowedError(RequestError):
-    """The caller is known, and may not do this."""
+    """The caller is known, but not allowed to do this."""
 
     code = "SW801"
 
 
 class UntrustedOriginError(RequestError):
-    """A request is for another host name, or a web page of another site made it."""
+    """A request is for another host name, or comes from a web page of another site."""
 
     code = "SW802"
 
 
 class TooManyRequestsError(RequestError):
-    """The caller asks more often than it may."""
+    """The caller exceeds its request rate."""
 
     code = "SW803"
 

@@ -1,9 +1,10 @@
-"""What authors change in their code, what happens when code and history disagree, and what authors raise themselves."""
+"""Errors that authors fix in their code, errors of code that does not fit its history, and what authors raise."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stepwell.advice import Fix
 from stepwell.errors.base import StepwellError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class InvalidNameError(DefinitionError):
 
 
 class InvalidOptionError(DefinitionError):
-    """An option has a value that can have no meaning, such as a negative duration."""
+    """An option has an invalid value, such as a negative duration."""
 
     code = "SW103"
 
@@ -44,7 +45,7 @@ class OutsideStepError(DefinitionError):
 
 
 class TransactionError(DefinitionError):
-    """A transactional step did what would break its transaction, such as committing it; what it wrote is undone."""
+    """A transactional step broke its transaction, for example by committing it; its writes are rolled back."""
 
     code = "SW132"
 
@@ -77,7 +78,7 @@ class UnsupportedTypeError(DefinitionError):
 
 
 class ReplayError(StepwellError):
-    """Code breaks a rule or does not fit the history: the run is paused, and what it has recorded is kept."""
+    """The code breaks a rule or does not fit the history. The run is paused, and its record is kept."""
 
     code = "SW200"
 
@@ -89,13 +90,13 @@ class DuplicateLocationError(ReplayError):
 
 
 class NonDeterministicError(ReplayError):
-    """Workflow code touched the outside world other than through an operation."""
+    """Workflow code used the outside world without an operation."""
 
     code = "SW121"
 
 
 class UnawaitedOperationError(ReplayError):
-    """An operation was created and never awaited, so it would silently not happen."""
+    """An operation was created and never awaited, so it would never run."""
 
     code = "SW122"
 
@@ -107,7 +108,7 @@ class StuckError(ReplayError):
 
 
 class ReplyOwedError(ReplayError):
-    """A message that must be answered was not, and the next one was asked for."""
+    """The code asked for the next message before it answered the last one."""
 
     code = "SW124"
 
@@ -119,7 +120,7 @@ class ReplyTwiceError(ReplayError):
 
 
 class LostChangeError(ReplayError):
-    """Code that a replay does not run again changed a variable or container outside of itself."""
+    """Code that a replay skips changed a variable or container outside of itself."""
 
     code = "SW127"
 
@@ -130,12 +131,29 @@ class HistoryDivergedError(ReplayError):
     code = "SW201"
 
     def __init__(
-        self, title: str, *, where: str = "", why: str = "", fix: str = "", recorded: str = "", now: str = ""
+        self,
+        title: str,
+        *,
+        where: str = "",
+        why: str = "",
+        fix: Fix = "",
+        recorded: str = "",
+        now: str = "",
+        kind: str = "",
+        asked: str = "",
+        raises: bool = False,
     ) -> None:
-        """`recorded` and `now` are the two sides of the disagreement; without a `why` they are it."""
+        """`recorded` and `now` are the two sides in words; they are the `why` if none is given.
+
+        For programs: `kind` is the kind of entry recorded at `where`, `asked` the path of the operation that the code
+        asks for or waits at instead, and `raises` tells that the code raises an error before it gets there.
+        """
         super().__init__(title, where=where, why=why or f"recorded: {recorded} · now: {now}", fix=fix)
         self.recorded = recorded
         self.now = now
+        self.kind = kind
+        self.asked = asked
+        self.raises = raises
 
 
 class PoisonError(ReplayError):
@@ -160,7 +178,7 @@ class RetryAfter(Exception):  # noqa: N818
 
 
 class Rollback(Exception):  # noqa: N818
-    """Raise in a workflow or step: undo what was done, down to checkpoint `to` if given."""
+    """Raise in a workflow or step: roll back, down to checkpoint `to` if given."""
 
     def __init__(self, reason: str = "rollback", *, to: str | None = None) -> None:
         super().__init__(reason)
@@ -169,8 +187,8 @@ class Rollback(Exception):  # noqa: N818
 
 
 class Failure(Exception):  # noqa: N818
-    """Raise in a workflow or step: a planned business failure, never retried by a policy. Its reason is kept verbatim,
-    but for known secrets.
+    """Raise in a workflow or step: a planned business failure, never retried by a policy. Its reason is kept
+    verbatim, except for known secrets.
     """
 
     def __init__(self, reason: str, data: Any = None) -> None:

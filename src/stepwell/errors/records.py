@@ -1,4 +1,4 @@
-"""Failure records: what is kept of an exception. Errors carry them, so they are declared beside them."""
+"""Failure records: what is stored of an exception. Errors carry them, so both are in one package."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepwell.advice import Advice, Fix
 from stepwell.errors.runs import ChildFailed
 
 FailureKind = Literal["critical", "timeout", "exhausted", "failure", "unknown"]
 
 
 class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of an exception: its type's name, its words, and where it came from."""
+    """What is stored of an exception: the name of its type, its message, and where it was raised."""
 
     type: str
     message: str
@@ -20,22 +21,30 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str = ""
     path: str = ""
     why: str = ""
-    fix: str = ""
+    fix: str = ""  # in words for Python
     trace: str = ""
     attempts: int = 0
-    data: Any = None  # of a planned failure: what was given with it, as plain JSON values
+    data: Any = None  # of a planned failure: the data passed with it, as plain JSON values
     causes: dict[str, FailureRecord] = {}
     run_id: str = ""  # of a child's failure: the child
     status: str = ""
     kind: FailureKind | Literal[""] = ""  # of a step's last failure: why there was no further attempt
+    recorded: str = ""  # of code that does not fit its history: what is recorded ...
+    now: str = ""  # ... and what the code does instead
+    advice: tuple[Advice, ...] = ()  # the fix as data, if it is something that stepwell can do
 
     @property
     def summary(self) -> str:
         """Type and message in one line."""
         return f"{self.type}: {self.message}" if self.message else self.type
 
+    @property
+    def remedy(self) -> Fix:
+        """The fix, for an error that is raised because of this record."""
+        return self.advice or self.fix
+
     def concerns(self, path: str) -> bool:
-        """Whether this failure, or one that caused it, happened at a path or somewhere below it."""
-        # A child's own failure speaks of the child's paths.
+        """Whether this failure, or a cause of it, happened at a path or below it."""
+        # The paths in a child's failure are those of the child.
         causes = () if self.code == ChildFailed.code else self.causes.values()
         return f"{self.path}/".startswith(f"{path}/") or any(cause.concerns(path) for cause in causes)

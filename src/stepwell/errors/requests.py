@@ -1,16 +1,17 @@
-"""The caller asked wrongly, or the outside world did not take what it was given."""
+"""Errors of requests, and of receivers outside."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stepwell.advice import Fix
 from stepwell.errors.base import StepwellError
 
-# --- the caller asked wrongly --------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------
 
 
 class RequestError(StepwellError):
-    """The caller asked wrongly; nothing was stored."""
+    """The request is invalid; nothing was stored."""
 
     code = "SW400"
 
@@ -20,7 +21,7 @@ class InvalidInputError(RequestError):
 
     code = "SW310"
 
-    def __init__(self, title: str, violations: Iterable[str] = (), *, where: str = "", fix: str = "") -> None:
+    def __init__(self, title: str, violations: Iterable[str] = (), *, where: str = "", fix: Fix = "") -> None:
         self.violations = tuple(violations)
         super().__init__(title, where=where, why="; ".join(self.violations), fix=fix)
 
@@ -36,18 +37,18 @@ class NotFoundError(RequestError):
 
     code = "SW401"
 
-    def __init__(self, kind: str, name: str, *, near: Iterable[str] = (), fix: str = "") -> None:
+    def __init__(self, kind: str, name: str, *, near: Iterable[str] = (), fix: Fix = "") -> None:
         self.kind, self.name, self.near = kind, name, tuple(near)
         hint = f" Did you mean {' or '.join(repr(n) for n in self.near)}?" if self.near else ""
         super().__init__(f"there is no {kind} {name!r}.{hint}", fix=fix)
 
 
 class RunEndedError(NotFoundError):
-    """The run is there, and has ended: it takes nothing any more."""
+    """The run has ended and takes no further input."""
 
     code = "SW403"
 
-    def __init__(self, name: str, status: str, *, fix: str) -> None:
+    def __init__(self, name: str, status: str, *, fix: Fix) -> None:
         super().__init__("active run", name, fix=fix)
         self.title = f"run {name!r} has ended: it is {status}"
         self.status = status
@@ -60,7 +61,7 @@ class UnknownWorkflowError(NotFoundError):
 
 
 class InvalidMoveError(RequestError):
-    """The run is in a state from which this is not possible."""
+    """The run is in a status that does not allow this."""
 
     code = "SW404"
 
@@ -78,53 +79,53 @@ class InvalidKeyError(RequestError):
 
 
 class FilterError(RequestError):
-    """A filter cannot be understood; `position` is where, counted from 0."""
+    """A filter cannot be parsed; `position` is the place of the mistake, counted from 0."""
 
     code = "SW407"
 
-    def __init__(self, title: str, *, where: str = "", position: int = 0, why: str = "", fix: str = "") -> None:
+    def __init__(self, title: str, *, where: str = "", position: int = 0, why: str = "", fix: Fix = "") -> None:
         self.position = position
         super().__init__(title, where=where, why=why, fix=fix)
 
 
 class RunHeldError(InvalidMoveError):
-    """A worker holds the run, and what is recorded of it changes under its hands."""
+    """A worker is executing the run, so its record may change at any moment."""
 
     code = "SW409"
 
 
 class WrongLoopError(RequestError):
-    """An engine was called from another event loop or process than the one that it was opened in."""
+    """An engine was called from another event loop or process than the one in which it was opened."""
 
     code = "SW411"
 
 
 class RepairConflictError(RequestError):
-    """The run changed each time between the plan of a repair and the repair."""
+    """The run changed again and again between the plan of a repair and the repair."""
 
     code = "SW410"
 
 
 class TopicFullError(RequestError):
-    """A topic keeps as many events as it may, and this one would have to be kept too."""
+    """A topic already keeps as many events as it may, and this event would have to be kept too."""
 
     code = "SW421"
 
 
 class UnknownTopicError(RequestError):
-    """Something that is neither a topic's name nor a typed event."""
+    """The value is neither the name of a topic nor a typed event."""
 
     code = "SW422"
 
 
 class SignatureError(RequestError):
-    """A message is not signed, or not by who it should be from, or not recently."""
+    """A message is not signed, is signed with another secret, or is too old."""
 
     code = "SW431"
 
 
 class HistoryFileError(RequestError):
-    """A file is no history file, or one of a format that this release does not know."""
+    """A file is not a history file, or has a format that this release does not know."""
 
     code = "SW441"
 
@@ -133,6 +134,6 @@ class HistoryFileError(RequestError):
 
 
 class SinkError(StepwellError):
-    """An event could not be handed over: its receiver refused it, or is where no webhook may go."""
+    """An event could not be delivered: its receiver rejected it, or has an address that webhooks may not reach."""
 
     code = "SW850"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stepwell.advice import Advice, Verb
 from stepwell.errors.base import StepwellError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class RunError(StepwellError):
 
 
 class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except`
-    """A step failed for good. Carries the original error as text, never as an object."""
+    """A step failed permanently. Carries the original error as text, never as an object."""
 
     code = "SW451"
 
@@ -33,7 +34,7 @@ class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except
             f"step {path} failed after {attempts} attempt{'s' if attempts != 1 else ''}: {failure.summary}",
             where=path,
             why=failure.why,
-            fix=failure.fix,
+            fix=failure.remedy,
         )
         self.path = path
         self.failure = failure
@@ -123,7 +124,7 @@ class RunFailed(RunError):  # noqa: N818
             f"run {run_id} {status}: {cause}",
             where=failure.path if failure else "",
             why=failure.why if failure else "",
-            fix=failure.fix if failure else "",
+            fix=failure.remedy if failure else "",
         )
         self.run_id = run_id
         self.status = status
@@ -142,17 +143,17 @@ class RunCancelled(RunError):  # noqa: N818
 
 
 class RunPaused(RunError):  # noqa: N818
-    """The awaited run is paused, by a person or because code and history disagree; it will not move by itself."""
+    """The awaited run is paused, by a person or because code and history disagree; it does not continue by itself."""
 
     code = "SW458"
 
     def __init__(self, run_id: str, failure: FailureRecord | None) -> None:
-        mend = "fix the code, then " if failure else ""
+        resume = Advice(Verb.RESUME, run_id, note="fix the code, then" if failure else "")
         super().__init__(
             f"run {run_id} is paused: {failure.summary if failure else 'by an operator'}",
             where=failure.path if failure else "",
             why=failure.why if failure else "",
-            fix=(failure.fix if failure and failure.fix else f"{mend}engine.holds.resume({run_id!r})"),
+            fix=(failure.remedy if failure else "") or resume,
         )
         self.run_id = run_id
         self.failure = failure
@@ -164,7 +165,7 @@ class RecordedError(RunError):
     code = "SW460"
 
     def __init__(self, failure: FailureRecord) -> None:
-        super().__init__(failure.summary, where=failure.path, why=failure.why, fix=failure.fix)
+        super().__init__(failure.summary, where=failure.path, why=failure.why, fix=failure.remedy)
         self.failure = failure
 
 
@@ -175,19 +176,19 @@ class OutcomeUnknown(RunError):  # noqa: N818
 
 
 class AskRefused(RunError):  # noqa: N818
-    """The run refused what it was asked; the title is its reason."""
+    """The run rejected the question; the title is its reason."""
 
     code = "SW462"
 
 
 class Unanswered(RunError):  # noqa: N818
-    """The run that was asked will not reply: it has ended, or stands still until a person acts."""
+    """The run will not reply: it has ended, or it is paused, or its rollback is incomplete."""
 
     code = "SW463"
 
 
 class DeadlineExceeded(RunError):  # noqa: N818
-    """A run had not ended when its deadline came. It is the failure of that run, never raised inside it."""
+    """A run had not ended at its deadline. It is the failure of that run, and is never raised inside it."""
 
     code = "SW471"
 
@@ -199,7 +200,7 @@ class WaitedTooLong(RunError):  # noqa: N818
 
 
 class RollbackIncomplete(RunError):  # noqa: N818
-    """A compensation failed for good; the run is parked with the rest of its stack intact."""
+    """A compensation failed permanently. The rollback is incomplete, and the remaining compensations are kept."""
 
     code = "SW701"
 
@@ -208,7 +209,7 @@ class RollbackIncomplete(RunError):  # noqa: N818
             f"rollback of run {run_id} is incomplete: {remaining} effects are not undone"
             + (f"; {failure.summary}" if failure else ""),
             where=failure.path if failure else "",
-            fix=f"remove the cause, then engine.repairs.resume_rollback({run_id!r})",
+            fix=Advice(Verb.RESUME_ROLLBACK, run_id, note="fix the cause, then"),
         )
         self.run_id = run_id
         self.failure = failure
@@ -222,6 +223,6 @@ class CheckpointMissingError(RunError):
 
 
 class ResultTimeout(RunError):  # noqa: N818
-    """The run had not ended, or not answered, when the caller stopped waiting; the run itself goes on."""
+    """The run had not ended, or not answered, when the caller stopped waiting. The run itself continues."""
 
     code = "SW459"

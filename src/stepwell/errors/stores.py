@@ -1,4 +1,4 @@
-"""The environment: stores, files and leases."""
+"""Errors of the environment: stores, files and leases."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from stepwell.errors.base import StepwellError
 
 
 class StoreError(StepwellError):
-    """The environment: the store or its file."""
+    """The store or its file has a problem."""
 
     code = "SW600"
 
 
 class StoreUnavailableError(StoreError):
-    """The store did not answer, and the write may have happened: repeat it with the same key or id.
+    """The store did not answer, and the write may have happened. Repeat the request with the same key or id.
 
-    That is the `key` or `run_id` of a start, the `dedup_key` of a signal, the `event_id` of an event. Without one, what
-    is repeated may happen twice.
+    That is the `key` or `run_id` of a start, the `dedup_key` of a signal, the `event_id` of an event. Without
+    one, the request may happen twice.
     """
 
     code = "SW601"
 
 
 class StoreFullError(StoreUnavailableError):
-    """The disk is full. Nothing was written; work goes on when there is space again."""
+    """The disk is full. Nothing was written; work continues when there is space again."""
 
     code = "SW602"
 
 
 class LeaseLostError(StoreError):
-    """This worker's lease has run out; others may own its runs now."""
+    """This worker's lease has expired; other workers may own its runs now."""
 
     code = "SW603"
 
 
 class WorkerStoppedError(StoreError):
-    """This worker ended by itself: a part of it failed again and again. Its runs are for other workers."""
+    """This worker stopped because a part of it failed again and again. Other workers take over its runs."""
 
     code = "SW604"
 
 
 class SchemaMissingError(StoreError):
-    """The database has no tables of stepwell yet, or older ones, or not the functions of this release."""
+    """The database has no tables of stepwell, or older ones, or lacks the functions of this release."""
 
     code = "SW610"
 
 
 class SchemaMismatchError(StoreError):
-    """The database was made by a newer stepwell."""
+    """A newer stepwell created the database."""
 
     code = "SW611"
 
@@ -60,19 +60,19 @@ class ForeignFileError(StoreError):
 
 
 class StoreNotWritableError(StoreError):
-    """The database's file or folder cannot be written, or the role has not the rights that it needs."""
+    """The database's file or folder cannot be written, or the role lacks rights."""
 
     code = "SW613"
 
 
 class StoreAccessError(StoreError):
-    """The server does not let us in: no such user, password or database, no encryption, or it is too old."""
+    """The server refuses the connection: wrong user, password or database, no encryption, or it is too old."""
 
     code = "SW614"
 
 
 class StoreRefusedError(StoreError):
-    """The store refuses what it was asked, and would refuse it again. Nothing was written."""
+    """The store rejects the request, and would reject it again. Nothing was written."""
 
     code = "SW615"
 
@@ -90,24 +90,24 @@ class CorruptRecordError(StoreError):
 
 
 class StoreSealedError(StoreError):
-    """The database has been moved, or is being moved: it takes nothing and gives nothing out. Nothing was written."""
+    """The database has been moved, or is being moved: it accepts no requests. Nothing was written."""
 
     code = "SW630"
 
 
 class EncryptedStoreError(StoreError):
-    """The database holds encrypted values, and this process would write values that are not. Nothing was written."""
+    """The database holds encrypted values, and this process would write plain ones. Nothing was written."""
 
     code = "SW633"
 
 
 class StoreInUseError(StoreError):
-    """Workers hold leases on a database that must be at rest."""
+    """Workers hold leases on a database that must not be in use."""
 
     code = "SW631"
 
 
 class TransferError(StoreError):
-    """Runs cannot be moved: the destination has something else, or they could not go on there."""
+    """Runs cannot be moved: the destination holds other data, or they could not continue there."""
 
     code = "SW632"

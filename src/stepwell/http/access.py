@@ -1,4 +1,4 @@
-"""Who asks, and may this request be looked at at all: hosts, web pages of other sites, tokens, and how often."""
+"""Access control: host names, web pages of other sites, tokens, and request rates."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _OWN_SITE = (b"same-origin", b"none")
 
 
 class Authenticator(Protocol):
-    """Says who asks. Own ones are for client certificates, signed JSON tokens, or whatever a company has."""
+    """Identifies the caller. Write your own for client certificates, signed JSON tokens, or another scheme."""
 
     def identify(self, scope: Mapping[str, Any]) -> Caller | None:
-        """The caller of an ASGI request; None if it has not proved who it is. Never raises for what a caller sends."""
+        """The caller of an ASGI request; None if it is not authenticated. Never raises for what a caller sends."""
         ...
 
 
 class BearerAccess:
-    """Callers prove who they are by a token in the `Authorization` header."""
+    """Authenticates callers by a token in the `Authorization` header."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
     def identify(self, scope: Mapping[str, Any]) -> Caller | None:
-        """Whose token it is."""
+        """The caller whose token it is."""
         given = values_of(scope["headers"], b"authorization")
         if len(given) != 1:
             return None
@@ -51,18 +51,18 @@ class BearerAccess:
 
 
 class LoopbackAccess:
-    """Lets in every program on this machine: for development, on a loopback address.
+    """Admits every program on this machine: for development, on a loopback address.
 
     A request that carries a header of a proxy (`Forwarded`, `X-Forwarded-For`, `X-Forwarded-Host`, `X-Real-IP`, `Via`)
-    is refused. A proxy on this machine that adds none of them cannot be told from a local program: put no proxy in
-    front of this, use tokens.
+    is refused. A proxy on this machine that adds none of them looks like a local program: behind a proxy, use
+    tokens.
     """
 
     def __init__(self, role: Role = Role.ADMIN) -> None:
         self._caller = Caller("local", role)
 
     def identify(self, scope: Mapping[str, Any]) -> Caller | None:
-        """The one local caller, if both ends of the connection are here."""
+        """The local caller, if both ends of the connection are on this machine."""
         if any(values_of(scope["headers"], name) for name in _FORWARDED):
             return None
         ends = (scope.get("client"), scope.get("server"))
@@ -70,7 +70,7 @@ class LoopbackAccess:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own and nobody else's."""
+    """Whether an address or name belongs to this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
     except ValueError:
@@ -83,7 +83,7 @@ def values_of(headers: Headers, name: bytes) -> list[bytes]:
 
 
 class AccessControl:
-    """Lets a request in or raises. Knows nothing of routes but the permission that one asks for."""
+    """Admits a request or raises. It knows nothing of routes but their permissions."""
 
     def __init__(
         self, authenticator: Authenticator, hosts: Iterable[str], clock: Clock, *, rate: float, burst: int
@@ -92,26 +92,26 @@ class AccessControl:
         self._hosts = frozenset(_plain_host(host) for host in hosts)
         if not self._hosts or "*" in self._hosts:
             raise InvalidOptionError(
-                "the host names are not said one by one",
+                "the host names are not listed one by one",
                 why="a web page could point its own name at this server and read the answers in a browser",
-                fix='hosts=["api.example.com"], every name under which the server is reached',
+                fix='hosts=["api.example.com"], with every name of the server',
             )
         self._is_bearer = not isinstance(authenticator, LoopbackAccess)
         self._rate, self._burst = rate, burst
         self._buckets = Buckets(clock, rate, burst)
 
     def check_host(self, scope: Mapping[str, Any]) -> None:
-        """Raise `UntrustedOriginError` unless the request is for one of the names that are ours."""
+        """Raise `UntrustedOriginError` unless the request is for one of the allowed host names."""
         given = values_of(scope["headers"], b"host")
         if len(given) != 1 or _plain_host(given[0].decode("latin-1")) not in self._hosts:
             raise UntrustedOriginError(
-                "this server is not reached under that name",
-                why="the Host header is missing, double, or not one of the allowed names",
-                fix="use one of the names that the server was started with, or start it with --allow-host NAME",
+                "this server does not answer to that host name",
+                why="the Host header is missing, repeated, or not an allowed name",
+                fix="use a host name that the server was started with, or start it with --allow-host NAME",
             )
 
     def check_page(self, scope: Mapping[str, Any]) -> None:
-        """Raise if a web page of another site made the request, and a browser could do so without any secret."""
+        """Raise if a web page of another site made the request, unless a browser would need a secret for it."""
         if self._is_bearer:
             return
         sites, origins = values_of(scope["headers"], b"sec-fetch-site"), values_of(scope["headers"], b"origin")
@@ -124,19 +124,19 @@ class AccessControl:
             )
 
     def confirm(self, scope: Mapping[str, Any], caller: Caller) -> None:
-        """Raise `NotAuthenticatedError` unless the request still proves the same caller with the same rights."""
+        """Raise `NotAuthenticatedError` unless the token still belongs to the same caller with the same rights."""
         if self.identify(scope) != caller:
             raise NotAuthenticatedError("the rights of this token were changed", fix="ask again")
 
     def count(self, caller: Caller) -> None:
-        """Count a request. Raises `Refused` if there have been too many of this caller."""
+        """Count a request. Raises `Refused` if this caller has made too many."""
         seconds = self._buckets.take(caller.name)
         if seconds:
             why = f"at most {self._rate:g} a second are answered, {self._burst} at once"
             raise too_many("too many requests", seconds, where=f"token {caller.name}", why=why)
 
     def identify(self, scope: Mapping[str, Any]) -> Caller:
-        """Who asks. Raises `NotAuthenticatedError`, whatever is wrong."""
+        """The caller. Raises `NotAuthenticatedError`, whatever is wrong."""
         try:
             caller = self._authenticator.identify(scope)
         except Exception as error:
@@ -145,8 +145,8 @@ class AccessControl:
         if caller is None:
             raise NotAuthenticatedError(
                 "this needs a token",
-                why="the request has none, or one that is unknown, over or taken back",
-                fix="send `Authorization: Bearer TOKEN`; an admin makes tokens with `stepwell token new NAME`",
+                why="the request has no token, or its token is unknown, expired or revoked",
+                fix="send `Authorization: Bearer TOKEN`; an admin creates tokens with `stepwell token new NAME`",
             )
         return caller
 

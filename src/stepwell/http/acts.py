@@ -1,4 +1,4 @@
-"""Acts of an operator on one run, and what it is afterwards."""
+"""Acts of an operator on one run, and its status after them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from stepwell.advice import Advice, Verb
 from stepwell.errors import InvalidMoveError, NotFoundError
 from stepwell.http.operations import Call, Reply
 from stepwell.model.states import RunStatus
@@ -13,7 +14,7 @@ from stepwell.wiring import Engine
 
 
 class ActedBody(msgspec.Struct):
-    """What a run is now; `changed` is false if it was so before."""
+    """The status of a run now; `changed` is false if the act changed nothing."""
 
     run_id: str
     status: RunStatus
@@ -37,7 +38,7 @@ async def act(
     while view is not None and view.successor is not None:
         view = await engine.status(view.successor)
     if view is None:
-        raise NotFoundError("run", target)
+        raise NotFoundError("run", target, fix=Advice(Verb.LIST))
     call.after = view.status
     was_so = view.status in had_before or (pauses and view.hold is not None)
     if not is_done and not was_so:
@@ -45,6 +46,6 @@ async def act(
             f"run {view.run_id} is {view.status} and cannot {impossible}",
             where=f"run {view.run_id}",
             why=f"it takes {needs}",
-            fix=f"GET /runs/{view.run_id}/why",
+            fix=Advice(Verb.WHY, view.run_id),
         )
     return Reply(ActedBody(view.run_id, RunStatus(view.status), is_done))

@@ -1,4 +1,4 @@
-"""The ASGI application: one guard around every request, then the table of operations."""
+"""The ASGI application: one access check for every request, then the table of operations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SAFE_HEADERS: Final = (
 
 @dataclass(slots=True)
 class _Known:
-    """Who asks, as far as it is known when a request is refused."""
+    """The caller, as far as it is known when a request is refused."""
 
     name: str = ""
 
@@ -91,12 +91,12 @@ class Application:
         return self._services.document
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. Whatever happens inside, the answer is ours."""
+        """Answer one request. Any error inside becomes a problem body."""
         match scope["type"]:
             case "http":
                 await self._answer(scope, receive, send)
             case "websocket":
-                # There is no such route, so nobody is let in by one.
+                # There are no WebSocket routes.
                 await receive()
                 await send({"type": "websocket.close", "code": 1008})
             case "lifespan":
@@ -125,7 +125,7 @@ class Application:
             response = await self._perform(request, operation, path, request_id, who)
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001  the outermost edge: whatever it is, callers get a problem
+        except Exception as error:  # noqa: BLE001  the outermost edge: for any error, callers get a problem
             problem, headers = _problem(self._refusals.judge(scope, error), request_id)
             if problem.status in REFUSALS:
                 self._refusals.note(scope, problem, name, who.name)
@@ -158,7 +158,7 @@ class Application:
         call = await self._read(request, operation, caller, path, request_id)
         if caller is not _NOBODY:
             call.confirm = partial(self._access.confirm, request.scope, caller)
-        # A token may be taken back while a body drips in, or while an answer is waited for.
+        # A token may be revoked while a body arrives slowly, or while a long poll waits.
         if self._clock.monotonic() - began > _CONFIRM_SECONDS:
             call.confirm()
         if operation.acts:
@@ -169,13 +169,13 @@ class Application:
         return response
 
     def _admit(self, scope: Scope, operation: Operation | None, who: _Known) -> Caller:
-        """Who asks. What is not in the table is told only to those who are known."""
+        """The caller. Only authenticated callers learn that an operation does not exist."""
         permission = Permission.READ if operation is None else operation.permission
         match permission:
             case Permission.PUBLIC | Permission.SIGNED:
                 return _NOBODY
             case None:
-                raise AssertionError("an operation without a permission does not get this far")
+                raise AssertionError("check_operations rejects operations without a permission")
             case _:
                 caller = self._access.identify(scope)
                 who.name = caller.name
@@ -197,19 +197,19 @@ class Application:
         key = headers.get("idempotency-key")
         if key is not None and not (operation.takes_key and _KEY.fullmatch(key)):
             raise RequestError(
-                "this idempotency key is not taken",
+                "Idempotency-Key not accepted",
                 where="the header idempotency-key",
-                why="it has 1 to 200 visible characters, and goes with starts, signals and events",
+                why="it must have 1 to 200 visible characters, and is accepted for starts, signals, events and bulks",
                 fix="leave it out, or use a UUID",
             )
         body = None if is_signed else read_body(operation, raw, headers.get("content-type", ""), limits)
         return Call(self._services, caller, request_id, path, query, body, headers, raw)
 
     async def _read_signed(self, request: Request, headers: Mapping[str, str]) -> bytes:
-        """The body of a message whose signature is yet to be checked: of all such together only so much is kept.
+        """The body of a message whose signature is not checked yet. All such bodies together have a size limit.
 
-        What can be refused without the body is refused before; the hook's name is not looked at, so that nobody learns
-        by the time of an answer which hooks there are.
+        A message that can be rejected without its body is rejected first. The name of the hook is not looked at, so
+        the time of an answer does not reveal which hooks exist.
         """
         services, held = self._services, 0
         check_form(headers, services)
@@ -227,14 +227,14 @@ class Application:
             services.unsigned_bytes -= held
 
     async def _audited(self, operation: Operation, call: Call) -> Response:
-        """Do an act between two lines of the audit: none is done that nobody could know of."""
+        """Do an act between two lines of the audit, so that no act goes unrecorded."""
         is_signed = operation.permission is Permission.SIGNED
         if not is_signed:
             await self._note(operation, call, "asked")
         try:
             response = _respond(operation, await operation.handler(call))
         except Exception as error:
-            # What was not even signed leaves no line: anybody could fill the audit.
+            # An unsigned message leaves no line: strangers could fill the audit.
             if not is_signed:
                 await self._note(operation, call, str(describe(error, call.request_id)[0].status))
             raise
@@ -272,9 +272,11 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 def _unknown(methods: Mapping[str, Operation]) -> Refused:
     if methods:
         allowed = ", ".join(sorted(methods))
-        error = RequestError("this method is not possible here", fix=f"use {allowed}")
+        error = RequestError("this path does not take that method", fix=f"use {allowed}")
         return Refused(405, error, {"allow": allowed})
-    return Refused(404, NotFoundError("path", "here", fix="GET /openapi.json lists what there is"))
+    error = NotFoundError("path", "", fix="GET /openapi.json lists every path")
+    error.title = "this API has no such path"  # which is not repeated: it may hold a secret
+    return Refused(404, error)
 
 
 def _respond(operation: Operation, reply: Reply | Response) -> Response:
@@ -303,13 +305,15 @@ def app(
 ) -> Application:
     """The HTTP API of an engine, as an ASGI application: serve it by itself, or mount it in another.
 
-    The engine is opened and closed by the caller. `access` says who is let in: `Tokens`, a `TokenFile`,
-    `LoopbackAccess()` for development, or an authenticator of your own; there is no default. `hosts` are the names
-    under which the server is reached. Raises `InvalidOptionError` if an operation has no permission.
+    The engine is opened and closed by the caller. `access` decides who gets in: `Tokens`, a `TokenFile`,
+    `LoopbackAccess()` for development, or your own authenticator. It has no default: you must choose. `hosts` are
+    the host names of the server. Raises `InvalidOptionError` if an operation has no permission.
     """
     if not isinstance(access, Tokens) and not callable(getattr(access, "identify", None)):
         raise InvalidOptionError(
-            "nobody decided who may use the API", where="access", fix="access=TokenFile(path), or LoopbackAccess()"
+            "access is missing: it decides who may use the API",
+            where="access",
+            fix="access=TokenFile(path), or LoopbackAccess()",
         )
     return Application(
         engine,

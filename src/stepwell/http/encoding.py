@@ -1,4 +1,4 @@
-"""Writing JSON: what is stored is shown, however odd it is, and never run."""
+"""Encoding JSON: stored values are shown, however odd they are, and never executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_write, decimal_format="string")
 
 
 def encode(value: Any) -> bytes:
-    """The JSON of what is answered. Secrets are masked; numbers and texts that JSON libraries dispute are escaped."""
+    """The JSON of an answer. Secrets are masked; numbers and texts that JSON libraries dispute are escaped."""
     try:
         return _ENCODER.encode(value)
     except (OverflowError, UnicodeEncodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent again finds what came of the first."""
+"""Idempotency keys: a repeated request gets the answer of the first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.model.ledger import Reservation
 
 
 async def reserve(call: Call, scope: str, key: str, answer: str) -> str:
-    """What stands under an idempotency key; see `Ledger.reserve`."""
+    """What is stored under an idempotency key; see `Ledger.reserve`."""
     services = call.services
     fingerprint = hashlib.sha256(call.raw).hexdigest()
     until = Instant(services.engine.now() + int(services.limits.window_seconds * SECOND))

@@ -1,4 +1,4 @@
-"""How much a request may bring and ask for."""
+"""Limits of requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limits:
     `burst` at once for each caller, `streams_max` followers at once, `window_seconds` for which a key is remembered.
 
     A body arrives within `body_seconds`. A message to a hook has at most `hook_body_max` bytes, and all messages whose
-    signatures are not checked yet `hook_buffer_max` together. An address may fail to prove who it is `failure_burst`
+    signatures are not checked yet `hook_buffer_max` together. An address may fail to authenticate `failure_burst`
     times at once, then `failure_rate` times a second.
     """
 

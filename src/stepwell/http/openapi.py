@@ -1,4 +1,4 @@
-"""The API as OpenAPI 3.1, made from the table of operations and the types of what they take and answer."""
+"""The API as OpenAPI 3.1, generated from the table of operations and the types of their requests and answers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _JSON: Final = "application/json"
 _REASONS: Final = {
     200: "Done.",
     201: "A new run.",
-    202: "Taken, or not over yet.",
-    204: "There is nothing to tell any more.",
-    400: "The request is wrong.",
-    401: "There is no token, or no signature, that counts.",
-    403: "The caller may not do this.",
-    404: "There is no such thing.",
+    202: "Accepted, or not finished yet.",
+    204: "There are no further changes.",
+    400: "The request is invalid.",
+    401: "The token or signature is missing or invalid.",
+    403: "The caller is not allowed to do this.",
+    404: "Not found.",
     408: "The body did not arrive in time.",
-    409: "It is not possible in this state.",
-    413: "It is too large.",
-    415: "It is not JSON.",
-    421: "It is for another host.",
-    422: "The values do not fit.",
+    409: "The current status does not allow this.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "The request is for another host.",
+    422: "The values do not have the expected types.",
     429: "Too many requests.",
     503: "The store does not answer.",
 }
@@ -52,7 +52,7 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
         "info": {
             "title": "stepwell",
             "version": version("stepwell"),
-            "description": "Durable workflows: start them, see them, steer them.",
+            "description": "Durable workflows: start, inspect and control them.",
         },
         "servers": [{"url": "."}],
         "paths": paths,
@@ -121,7 +121,7 @@ def _path_parameters(each: Operation) -> list[dict[str, Any]]:
 def _query_parameters(each: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:
     if each.query is NoQuery:
         return []
-    # A query is no body: its parts are described one by one, and not as a type.
+    # The parameters of a query are described one by one, not as a type.
     schema = components[each.query.__name__]
     return [
         {"name": name, "in": "query", "required": False, "schema": _without_null(part)}
@@ -130,7 +130,7 @@ def _query_parameters(each: Operation, components: dict[str, Any]) -> list[dict[
 
 
 def _without_null(part: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that is left out is not there; it is never null."""
+    """A parameter that is left out is absent; it is never null."""
     options = [option for option in part.get("anyOf", ()) if option != {"type": "null"}]
     return options[0] if len(options) == 1 else {k: v for k, v in part.items() if k != "default" or v is not None}
 

@@ -1,4 +1,4 @@
-"""An operation: one method on one path, with the one permission that it takes. The table of them is the API."""
+"""Operations: one method on one path, with one permission. The table of operations is the API."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FilterText = Annotated[str, Meta(max_length=1_024, extra={"is_filter": True})]
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing may stand after the question mark."""
+    """Takes no query."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One request that was let in, read and checked."""
+    """One request that was admitted, read and checked."""
 
     services: Services
     caller: Caller
@@ -44,9 +44,9 @@ class Call:
     body: Any
     headers: Mapping[str, str]
     raw: bytes = b""
-    before: str = ""  # for the audit: what the object was
+    before: str = ""  # for the audit: the status before the act
     after: str = ""
-    # Raises `NotAuthenticatedError` once the caller's token is over or taken back: for answers that take their time.
+    # Raises `NotAuthenticatedError` once the caller's token has expired or is revoked: for answers that take long.
     confirm: Callable[[], None] = field(default=lambda: None)
 
     def show(self, payload: Any) -> Any:
@@ -54,16 +54,16 @@ class Call:
         return payload if payload is None or self.caller.sees_payloads else HIDDEN
 
     def filter(self, text: str, *, where: str) -> RunFilter:
-        """The runs that a filter names, if this caller may use it: every filter of a request is read here.
+        """The filter that a text describes, if this caller may use it. Every filter of a request is parsed here.
 
-        Raises `FilterError`, and `NotAllowedError` for a filter whose answer tells something of a payload.
+        Raises `FilterError`, and `NotAllowedError` for a filter whose answer reveals something of a payload.
         """
         found = parse_filter(text, self.services.engine.now())
         if not self.caller.sees_payloads and looks_into_payloads(found):
             raise NotAllowedError(
                 "this filter looks into payloads",
                 where=where,
-                why=f"{self.caller.name} may not see them, and could find them out by asking often enough",
+                why=f"{self.caller.name} may not see them, and could guess them with many requests",
                 fix="leave `input.` out, or ask with a token that sees payloads",
             )
         return found
@@ -86,7 +86,7 @@ def looks_into_payloads(where: RunFilter) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is answered."""
+    """The answer to a request."""
 
     body: Any
     status: int = 200
@@ -98,12 +98,12 @@ Handler = Callable[[Call], Awaitable["Reply | Response"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method on one path. `answers` are the types of what is answered, by status."""
+    """One method on one path. `answers` are the types of its answers, by status."""
 
     method: str
     path: str
     name: str
-    permission: Permission | None = None  # none is a mistake, which `check_operations` finds
+    permission: Permission | None = None  # None is an error that `check_operations` finds
     handler: Handler
     summary: str
     answers: Mapping[int, Any]
@@ -143,7 +143,7 @@ def look(
 def steer(
     path: str, name: str, handler: Handler, summary: str, answer: Any, body: type[msgspec.Struct] | None = None
 ) -> Operation:
-    """An operation by which an operator steers."""
+    """An operation that changes runs or workflows."""
     return Operation(
         method="POST",
         path=path,
@@ -157,7 +157,7 @@ def steer(
 
 
 def check_operations(operations: Iterable[Operation]) -> None:
-    """Raise `InvalidOptionError` for an operation that nobody decided about, or that would be open to everybody."""
+    """Raise `InvalidOptionError` for an operation without a permission, or that would be public by mistake."""
     seen: set[tuple[str, str]] = set()
     for each in operations:
         where = f"{each.method} {each.path}"
@@ -165,16 +165,16 @@ def check_operations(operations: Iterable[Operation]) -> None:
             raise InvalidOptionError(
                 f"{where} has no permission",
                 where=where,
-                why="what nobody decided about must not be reachable",
-                fix="say which permission it takes",
+                why="an operation without a permission must not be reachable",
+                fix="give it a permission",
             )
         if each.permission is Permission.PUBLIC and (each.method != "GET" or each.path not in PUBLIC_PATHS):
             raise InvalidOptionError(
                 f"{where} is public",
                 where=where,
                 why=f"only {' and '.join(sorted(PUBLIC_PATHS))} are",
-                fix="say which permission it takes",
+                fix="give it a permission",
             )
         if (each.method, each.path) in seen:
-            raise InvalidOptionError(f"{where} is there twice", where=where, fix="remove one of them")
+            raise InvalidOptionError(f"{where} is defined twice", where=where, fix="remove one of them")
         seen.add((each.method, each.path))

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from stepwell import errors
+from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.redaction import redact
 
 MEDIA: Final = "application/problem+json"
@@ -24,19 +25,20 @@ class Problem(msgspec.Struct, kw_only=True):
     where: str = ""
     why: str = ""
     fix: str = ""
+    advice: list[AdviceBody] = []
     violations: list[str] = []
     request_id: str = ""
 
 
-class Refused(Exception):  # noqa: N818  it carries an error, and says what it means in HTTP
-    """An error whose meaning in HTTP is not that of its kind."""
+class Refused(Exception):  # noqa: N818  it carries an error with its HTTP status
+    """An error with an HTTP status of its own."""
 
     def __init__(self, status: int, error: errors.StepwellError, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(str(error))
         self.status, self.error, self.headers = status, error, dict(headers or {})
 
 
-# The first group that fits decides.
+# The first matching group decides.
 _STATUSES: tuple[tuple[type[errors.StepwellError], int], ...] = (
     (errors.NotAuthenticatedError, 401),
     (errors.SignatureError, 401),
@@ -64,16 +66,16 @@ _HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"
 
 
 def readable(error: Exception) -> Exception:
-    """What a reader of stored bytes raised, as an error of ours."""
-    return errors.CorruptRecordError("what is stored cannot be read") if isinstance(error, _UNREADABLE) else error
+    """The error, or a `CorruptRecordError` if stored bytes could not be decoded."""
+    return errors.CorruptRecordError("a stored value cannot be read") if isinstance(error, _UNREADABLE) else error
 
 
-# Of bytes in the store: they are not JSON, not text, or not what the model says.
+# Errors of decoding: the stored bytes are not JSON, not text, or do not fit the model.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def describe(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
-    """The answer to an error, and the headers that go with it."""
+    """The answer to an error, and its headers."""
     status, headers, known = _known(error)
     if known is None:
         return _bug(request_id), {}
@@ -85,15 +87,19 @@ def describe(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]
         code=known.code,
         where=_safe(known.where) if is_ours else "",
         why=_safe(known.why) if is_ours else "",
-        fix=_safe(known.fix) if is_ours else "try again; what it is, is in the server's log under this request id",
+        fix=_safe(known.fix_in_requests)
+        if is_ours
+        else "try again; the server's log has the cause under this request id",
+        advice=advice_bodies(known.advice) if is_ours else [],
         violations=[_safe(each) for each in getattr(known, "violations", ())],
         request_id=request_id,
     )
     return problem, {**_HEADERS.get(status, {}), **headers}
 
 
-# What a store says of itself names files, hosts and statements: it goes to the log, not to callers.
-_PLAIN: Final = {500: "what is stored cannot be read", 503: "the store does not answer"}
+_LOGGED: Final = "try again; the server's log has the cause under this request id"
+# The message of a store names files, hosts and statements: it goes to the log, not to callers.
+_PLAIN: Final = {500: "a stored value cannot be read", 503: "the store does not answer"}
 
 
 def _known(error: Exception) -> tuple[int, dict[str, str], errors.StepwellError | None]:
@@ -111,11 +117,11 @@ def _bug(request_id: str) -> Problem:
         status=500,
         code=BUG,
         why="this is a bug of stepwell; whether the request took effect is not known",
-        fix="look for this request id in the server's log, and please report what is there",
+        fix="please report the lines with this request id in the server's log",
         request_id=request_id,
     )
 
 
 def _safe(text: str) -> str:
-    """Words that can be sent: without known secrets, and as UTF-8."""
+    """The text without known secrets, and encodable as UTF-8."""
     return redact(text).encode("utf-8", "backslashreplace").decode("utf-8")

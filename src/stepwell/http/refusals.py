@@ -1,4 +1,4 @@
-"""Callers that are refused: each leaves a line in a bounded log, and an address that fails often has to wait."""
+"""Refused requests: each is logged at a bounded rate, and an address that fails often must wait."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ REFUSALS: Final = frozenset({401, 403, 421, 429})
 NAMES_MAX: Final = 10_000
 _LINES_AT_ONCE: Final = 60
 _LINES_A_SECOND: Final = 1.0
-_V6_PREFIX: Final = 64  # the least that one customer of a network has
+_V6_PREFIX: Final = 64  # the smallest network of one customer
 
 
 class Buckets:
-    """A bucket for each name: it fills steadily, and each event takes one from it. The names used last are kept."""
+    """A token bucket for each name. The names used last are kept."""
 
     def __init__(self, clock: Clock, rate: float, burst: int, *, names_max: int = NAMES_MAX) -> None:
         self._clock, self._rate, self._burst, self._names_max = clock, rate, burst, names_max
@@ -34,7 +34,7 @@ class Buckets:
         return len(self._left)
 
     def take(self, name: str) -> float:
-        """Take one. 0 if there was one, else the seconds until there is."""
+        """Take one token. Returns 0, or the seconds until there is one."""
         now = self._clock.monotonic()
         left, at = self._left.pop(name, (float(self._burst), now))
         left = min(float(self._burst), left + max(0.0, now - at) * self._rate)
@@ -46,14 +46,14 @@ class Buckets:
 
 
 def too_many(title: str, seconds: float, *, where: str = "", why: str = "") -> Refused:
-    """The answer to a caller that has to wait so long."""
+    """The answer to a caller that must wait so long."""
     wait = max(1, math.ceil(seconds))
-    error = TooManyRequestsError(title, where=where, why=why, fix=f"wait {wait} s, and ask less often")
+    error = TooManyRequestsError(title, where=where, why=why, fix=f"wait {wait} s, and send fewer requests")
     return Refused(429, error, {"retry-after": str(wait)})
 
 
 class Refusals:
-    """What becomes of refused requests."""
+    """Logs refused requests, and limits addresses that fail to authenticate."""
 
     def __init__(self, clock: Clock, limits: Limits) -> None:
         self._failures = Buckets(clock, limits.failure_rate, limits.failure_burst)
@@ -61,17 +61,17 @@ class Refusals:
         self._unsaid = 0
 
     def judge(self, scope: Mapping[str, Any], error: Exception) -> Exception:
-        """The error to answer with. An address that fails to prove who it is too often gets another one.
+        """The error to answer with. An address that fails to authenticate too often gets 429.
 
-        A caller that does prove it is never held up by what others at its address do, such as behind one proxy.
+        An authenticated caller is never limited by other callers at its address, for example behind one proxy.
         """
         if not isinstance(error, NotAuthenticatedError | SignatureError):
             return error
         seconds = self._failures.take(address_of(scope))
-        return too_many("too many attempts that failed", seconds, why="of this address") if seconds else error
+        return too_many("too many failed attempts", seconds, why="from this address") if seconds else error
 
     def note(self, scope: Mapping[str, Any], problem: Problem, operation: str, who: str) -> None:
-        """Write a line about a refused request: without its path, its headers and its body, which may hold secrets."""
+        """Log a refused request, without its path, headers and body, which may hold secrets."""
         if self._lines.take(""):
             self._unsaid += 1
             return
@@ -81,15 +81,15 @@ class Refusals:
             problem.status,
             problem.code,
             operation or "no operation",
-            who or "nobody known",
+            who or "an unknown caller",
             address_of(scope),
             problem.request_id,
-            f"; {unsaid} more were refused before, and not written" if unsaid else "",
+            f"; {unsaid} earlier ones were not logged" if unsaid else "",
         )
 
 
 def address_of(scope: Mapping[str, Any]) -> str:
-    """Where a request comes from, as far as one caller is told from another: of IPv6 the network."""
+    """The address of a request; for IPv6, its network."""
     client = scope.get("client")
     text = str(client[0]) if client else "unknown"
     try:

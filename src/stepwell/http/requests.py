@@ -1,4 +1,4 @@
-"""Reading a request: nothing is parsed that is too long, and nothing is taken that could not be stored faithfully."""
+"""Reading requests: long input is rejected before it is parsed, and so is input that cannot be stored faithfully."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from stepwell.http.problems import Refused
 _JSON: Final = "application/json"
 _PLACE: Final = Place("", "", "the body")
 _PARTS_MAX: Final = 50
-_CLOSE: Final = {"connection": "close"}  # what is left of the body is not waited for
+_CLOSE: Final = {"connection": "close"}  # the rest of the body is not awaited
 
 
 async def read_raw(
     request: Request, limits: Limits, *, bytes_max: int, taken: Callable[[int], None] = lambda _: None
 ) -> bytes:
-    """The body as it came, at most as long as it may be; one that says it is longer is not even received.
+    """The raw body, within the limit. A body that declares a greater length is not received.
 
-    `taken` hears of each part before it is kept, and may refuse it. Raises `Refused` for a body that does not arrive in
-    time.
+    `taken` is called with the size of each part before it is kept, and may raise. Raises `Refused` for a body that
+    does not arrive in time.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise _unsupported("a body that is compressed is not taken", "send it as it is")
+        raise _unsupported("a compressed body is not accepted", "send it uncompressed")
     said = request.headers.get("content-length", "")
     if said.isascii() and said.isdigit() and int(said[:20]) > bytes_max:
         raise _too_large(bytes_max)
@@ -47,7 +47,7 @@ async def read_raw(
                 parts.append(chunk)
     except TimeoutError:
         error = RequestError(
-            "the body did not arrive in time", why=f"it has {limits.body_seconds:g} s", fix="send it faster, or less"
+            "the body did not arrive in time", why=f"it has {limits.body_seconds:g} s", fix="send it faster"
         )
         raise Refused(408, error, _CLOSE) from None
     return b"".join(parts)
@@ -55,7 +55,7 @@ async def read_raw(
 
 def _too_large(bytes_max: int) -> Refused:
     error = PayloadTooLargeError(
-        "the request is too large", why=f"at most {bytes_max:,} bytes are taken", fix="send less at once"
+        "the request is too large", why=f"at most {bytes_max:,} bytes are accepted", fix="send less at once"
     )
     return Refused(413, error, _CLOSE)
 
@@ -65,7 +65,7 @@ def _unsupported(title: str, fix: str) -> Refused:
 
 
 def read_body(operation: Operation, raw: bytes, content_type: str, limits: Limits) -> Any:
-    """The body as the type that the operation takes. All that does not fit is named."""
+    """The body as the type that the operation takes. The error names every mismatch."""
     if operation.body is None:
         if raw:
             raise RequestError("this takes no body", where=f"{operation.method} {operation.path}", fix="send none")
@@ -74,14 +74,14 @@ def read_body(operation: Operation, raw: bytes, content_type: str, limits: Limit
         return operation.body()
     media, _, parameters = content_type.partition(";")
     if media.strip().lower() != _JSON or parameters.strip().lower() not in ("", "charset=utf-8"):
-        raise _unsupported("only JSON is taken", f"send it as {_JSON}")
+        raise _unsupported("only JSON is accepted", f"send it as {_JSON}")
     codec = JsonCodec(payload_bytes_max=limits.body_max)
     plain = _wrong(lambda: codec.decode_external(raw, Any, place=_PLACE))
     return _wrong(lambda: _fit(plain, operation.body, "the body", strict=True))
 
 
 def _wrong(read: Any) -> Any:
-    """A request that does not fit is wrong as such (400), unlike an input that does not fit its workflow (422)."""
+    """An invalid request (400), unlike an input that does not fit its workflow (422)."""
     try:
         return read()
     except InvalidInputError as error:
@@ -89,21 +89,21 @@ def _wrong(read: Any) -> Any:
 
 
 def read_query(operation: Operation, query: str, limits: Limits) -> Any:
-    """What stands after the question mark, as the type that the operation takes."""
+    """The query as the type that the operation takes."""
     if len(query) > limits.query_max:
-        raise RequestError("the query is too long", why=f"at most {limits.query_max:,} characters are taken")
+        raise RequestError("the query is too long", why=f"at most {limits.query_max:,} characters are accepted")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=_PARTS_MAX)
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=_PARTS_MAX)
     except ValueError:
         raise RequestError(
-            "the query cannot be read", why="it is not name=value&name=value in UTF-8", fix="encode it as a URL asks"
+            "the query cannot be read", why="it is not name=value&name=value in UTF-8", fix="percent-encode it"
         ) from None
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise RequestError("a query parameter is there twice", fix="give each once")
+        raise RequestError("a query parameter is repeated", fix="give each once")
     if any("\x00" in text for pair in pairs for text in pair):
-        raise RequestError("the query has a character that cannot be stored", why="U+0000 is in it")
+        raise RequestError("the query has a character that cannot be stored", why="it contains U+0000")
     return _wrong(lambda: _fit(found, operation.query, "the query", strict=False))
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: roles, permissions, and the one table that joins them."""
+"""Roles, permissions, and the table that grants them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """What a caller is. Each may do what those before it may."""
+    """The role of a caller. Each includes the rights of the roles before it."""
 
-    VIEWER = "viewer"  # looks at runs, without their payloads
-    OPERATOR = "operator"  # starts and steers runs, and sees payloads
+    VIEWER = "viewer"  # reads runs, without their payloads
+    OPERATOR = "operator"  # starts and controls runs, and sees payloads
     WORKER = "worker"  # a process that executes runs
-    ADMIN = "admin"  # sees who did what
+    ADMIN = "admin"  # reads the audit
 
 
 class Permission(StrEnum):
-    """What an operation asks for. An operation has exactly one."""
+    """What an operation requires. An operation has exactly one."""
 
-    PUBLIC = "public"  # nobody is asked who they are: the two health checks, and nothing else
-    SIGNED = "signed"  # the message proves by its own signature where it is from
+    PUBLIC = "public"  # no authentication: only the two health checks
+    SIGNED = "signed"  # the signature of the message authenticates its sender
     READ = "read"
     STEER = "steer"
     WORK = "work"
@@ -43,17 +43,17 @@ PUBLIC_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. Seeing payloads is a right of its own: by default everybody's but a viewer's."""
+    """A caller. The right to see payloads is separate: by default every role but a viewer has it."""
 
     name: str
     role: Role
     payloads: bool | None = None
 
     def may(self, permission: Permission) -> bool:
-        """Whether an operation that asks for this is theirs to use."""
+        """Whether the caller may use an operation with this permission."""
         return permission in GRANTS[self.role]
 
     @property
     def sees_payloads(self) -> bool:
-        """Whether inputs, results and traces are shown to them."""
+        """Whether the caller may see inputs, results and traces."""
         return self.role is not Role.VIEWER if self.payloads is None else self.payloads

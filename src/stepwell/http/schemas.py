@@ -1,16 +1,16 @@
-"""What is answered, as types: the JSON, its description in OpenAPI and the code are one."""
+"""The types of answers, from which the JSON and the OpenAPI document are made."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from stepwell.advice import in_requests
 from stepwell.engine.causes import Cause
 from stepwell.engine.explanations import Explanation
+from stepwell.engine.facts import FAILURE_FIELDS, Audience, facts_of, failure_facts, shown_fields
 from stepwell.engine.views import (
-    RUN_FIELDS,
     AttemptView,
     EntryView,
     HoldView,
@@ -20,44 +20,38 @@ from stepwell.engine.views import (
     WaitView,
 )
 from stepwell.errors.records import FailureRecord
+from stepwell.http.advice import AdviceBody
 from stepwell.http.operations import Call
 from stepwell.model.states import RunStatus
 
 
-class FailureBody(msgspec.Struct):
+def _fields_of(view: type, **types: Any) -> Any:
+    """A struct with the shown fields of a view, in their order. `types` has the types that differ in JSON."""
+    hints = {**get_type_hints(view), **types}
+    return msgspec.defstruct(f"{view.__name__}Fields", [(name, hints[name]) for name, _ in shown_fields(view)])
+
+
+_FAILURE_TYPES: Final = {**get_type_hints(FailureRecord), "advice": list[AdviceBody], "trace": Any}
+_FailureFields: Any = msgspec.defstruct(
+    "FailureFields", [(name, _FAILURE_TYPES[name]) for name in FAILURE_FIELDS if name != "causes"]
+)
+
+
+class FailureBody(_FailureFields):  # type: ignore[misc]  # its fields are those of `FailureRecord`
     """A recorded error, with its causes. `data` and `trace` are payloads."""
 
-    type: str
-    message: str
-    code: str
-    path: str
-    why: str
-    fix: str
-    attempts: int
-    data: Any
-    trace: Any
     causes: dict[str, FailureBody]
 
 
-class HoldBody(msgspec.Struct):
+class HoldBody(_fields_of(HoldView)):  # type: ignore[misc]
     """Who paused something, why, and when."""
 
-    by: str
-    reason: str
-    at: datetime
+
+_RunViewFields: Any = _fields_of(RunView, status=RunStatus, failure=FailureBody | None, hold=HoldBody | None)
 
 
-_RUN_TYPES: Final = {
-    **get_type_hints(RunView),
-    "status": RunStatus,
-    "failure": FailureBody | None,
-    "hold": HoldBody | None,
-}
-_RunFields: Any = msgspec.defstruct("_RunFields", [(name, _RUN_TYPES[name]) for name in RUN_FIELDS])
-
-
-class RunBody(_RunFields):  # type: ignore[misc]  # its fields are those of `RunView`
-    """One run. `input` and `output` are payloads; `unreadable` says why its row cannot be read, if so."""
+class RunBody(_RunViewFields):  # type: ignore[misc]
+    """One run. `input` and `output` are payloads; `unreadable` tells why its row cannot be read, if so."""
 
 
 class RunPage(msgspec.Struct):
@@ -67,55 +61,23 @@ class RunPage(msgspec.Struct):
     next: str | None
 
 
-class ProgressBody(msgspec.Struct):
-    """How far a long step has come."""
-
-    path: str
-    done: int | None
-    total: int | None
-    unit: str
-    note: str
-    turns: int
-    at: datetime
-    state: Any
+class ProgressBody(_fields_of(ProgressView)):  # type: ignore[misc]
+    """The progress of a long step. `state` is a payload."""
 
 
-class AttemptBody(msgspec.Struct):
+class AttemptBody(_fields_of(AttemptView)):  # type: ignore[misc]
     """One failed attempt."""
 
-    number: int
-    at: datetime
-    error: str
-    next_at: datetime | None
 
-
-class WaitBody(msgspec.Struct):
+class WaitBody(_fields_of(WaitView, failed_attempts=list[AttemptBody])):  # type: ignore[misc]
     """One thing that a run waits for."""
 
-    path: str
-    kind: str
-    due_at: datetime | None
-    names: list[str]
-    where: list[str]
-    failed_attempts: list[AttemptBody]
+
+_EntryViewFields: Any = _fields_of(EntryView, failure=FailureBody | None, failed_attempts=list[AttemptBody])
 
 
-class EntryBody(msgspec.Struct):
+class EntryBody(_EntryViewFields):  # type: ignore[misc]
     """One line of history. `value` is a payload."""
-
-    seq: int
-    path: str
-    kind: str
-    status: str
-    attempts: int
-    at: datetime
-    took: float
-    value: Any
-    failure: FailureBody | None
-    can_undo: bool
-    is_undone: bool
-    failed_attempts: list[AttemptBody]
-    unreadable: str
 
 
 class HistoryPage(msgspec.Struct):
@@ -137,7 +99,7 @@ class ShownRun(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A place in a run: what was recorded there, what waits there, and what is below it."""
+    """A place in a run: its entry, its waits, and the places below it."""
 
     name: str
     path: str
@@ -153,29 +115,21 @@ class TreeBody(msgspec.Struct):
     root: Node
 
 
-class CauseBody(msgspec.Struct):
-    """One thing in the way of a run, what removes it, and what is in the way of a child."""
+class CauseBody(_fields_of(Cause, next=list[AdviceBody], causes=list[Any])):  # type: ignore[misc]
+    """One reason why a run is where it is, what to do about it, and the reasons of a child."""
 
-    kind: str
-    run_id: str
-    sentence: str
-    next: str
     causes: list[CauseBody]
 
 
-class WhyBody(msgspec.Struct):
-    """Why a run is where it is, and what moves it on."""
+_ExplanationFields: Any = _fields_of(Explanation, status=RunStatus, next=list[AdviceBody], chain=list[CauseBody])
 
-    run_id: str
-    status: RunStatus
-    sentence: str
-    next: str
-    facts: dict[str, Any]
-    chain: list[CauseBody]
+
+class WhyBody(_ExplanationFields):  # type: ignore[misc]
+    """Why a run is where it is, and what lets it continue."""
 
 
 class ResultBody(msgspec.Struct):
-    """How far a run is; `output` once it has completed."""
+    """The status of a run; `output` once it has completed."""
 
     run_id: str
     status: RunStatus
@@ -184,17 +138,8 @@ class ResultBody(msgspec.Struct):
     failure: FailureBody | None
 
 
-class SignalBody(msgspec.Struct):
-    """A signal that no run will read where it is."""
-
-    number: int
-    target: str
-    name: str
-    payload: Any
-    sent_at: datetime
-    is_held: bool
-    run_status: RunStatus | None
-    reason: str
+class SignalBody(_fields_of(SignalView, run_status=RunStatus | None)):  # type: ignore[misc]
+    """A signal that no run will read."""
 
 
 class SignalPage(msgspec.Struct):
@@ -203,90 +148,41 @@ class SignalPage(msgspec.Struct):
     signals: list[SignalBody]
 
 
-def attempt_body(tried: AttemptView) -> AttemptBody:
-    """A failed attempt."""
-    return AttemptBody(tried.number, tried.at, tried.error, tried.next_at)
+def audience_of(call: Call) -> Audience:
+    """How values are shown to the caller: payloads only to callers who may see them."""
+    return Audience(lambda moment: moment, call.show, lambda advice: AdviceBody(**advice.as_http()), in_requests)
 
 
 def failure_body(call: Call, failure: FailureRecord | None) -> FailureBody | None:
     """A failure as the caller may see it."""
-    if failure is None:
-        return None
-    causes = {name: failure_body(call, cause) for name, cause in failure.causes.items()}
-    return FailureBody(
-        failure.type,
-        failure.message,
-        failure.code,
-        failure.path,
-        failure.why,
-        failure.fix,
-        failure.attempts,
-        call.show(failure.data),
-        call.show(failure.trace or None),
-        {name: cause for name, cause in causes.items() if cause is not None},
-    )
+    return None if failure is None else FailureBody(**failure_facts(failure, audience_of(call)))
 
 
 def run_body(call: Call, run: RunView) -> RunBody:
     """A run as the caller may see it."""
-    shown = {name: getattr(run, name) for name in RUN_FIELDS}
-    shown["status"] = RunStatus(run.status)
-    shown["failure"] = failure_body(call, run.failure)
-    shown["input"] = call.show(run.input)
-    shown["output"] = call.show(run.output)
-    shown["hold"] = hold_body(run.hold)
-    return RunBody(**shown)
-
-
-def hold_body(hold: HoldView | None) -> HoldBody | None:
-    """Who paused something."""
-    return None if hold is None else HoldBody(hold.by, hold.reason, hold.at)
+    return RunBody(**facts_of(run, audience_of(call)))
 
 
 def entry_body(call: Call, entry: EntryView) -> EntryBody:
     """A line of history as the caller may see it."""
-    return EntryBody(
-        entry.seq,
-        entry.path,
-        entry.kind,
-        entry.status,
-        entry.attempts,
-        entry.at,
-        entry.took,
-        call.show(entry.value),
-        failure_body(call, entry.failure),
-        entry.can_undo,
-        entry.is_undone,
-        [attempt_body(tried) for tried in entry.failed_attempts],
-        entry.unreadable,
-    )
+    return EntryBody(**facts_of(entry, audience_of(call)))
 
 
-def wait_body(wait: WaitView) -> WaitBody:
+def wait_body(call: Call, wait: WaitView) -> WaitBody:
     """A wait."""
-    tries = [attempt_body(tried) for tried in wait.failed_attempts]
-    return WaitBody(wait.path, wait.kind, wait.due_at, list(wait.names), list(wait.where), tries)
+    return WaitBody(**facts_of(wait, audience_of(call)))
 
 
 def progress_body(call: Call, one: ProgressView) -> ProgressBody:
-    """How far a step has come, as the caller may see it."""
-    return ProgressBody(one.path, one.done, one.total, one.unit, one.note, one.turns, one.at, call.show(one.state))
+    """The progress of a step, as the caller may see it."""
+    return ProgressBody(**facts_of(one, audience_of(call)))
 
 
-def why_body(found: Explanation) -> WhyBody:
+def why_body(call: Call, found: Explanation) -> WhyBody:
     """An explanation."""
-    chain = [cause_body(cause) for cause in found.chain]
-    return WhyBody(found.run_id, RunStatus(found.status), found.sentence, found.next, found.facts, chain)
-
-
-def cause_body(cause: Cause) -> CauseBody:
-    """A cause, with those below it."""
-    below = [cause_body(one) for one in cause.causes]
-    return CauseBody(cause.kind, cause.run_id, cause.sentence, cause.next, below)
+    return WhyBody(**facts_of(found, audience_of(call)))
 
 
 def signal_body(call: Call, view: SignalView) -> SignalBody:
     """A signal as the caller may see it."""
-    status = None if view.run_status is None else RunStatus(view.run_status)
-    payload = call.show(view.payload)
-    return SignalBody(view.number, view.target, view.name, payload, view.sent_at, view.is_held, status, view.reason)
+    return SignalBody(**facts_of(view, audience_of(call)))

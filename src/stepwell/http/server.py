@@ -1,7 +1,7 @@
-"""The server below the application: who may hold a connection, for how long, and what happens when there are too many.
+"""The server below the application: limits on connections, and what happens when there are too many.
 
-uvicorn speaks HTTP. This adds what it does not have: a limit on connections, which includes the ones that have said
-nothing yet, and a time for everything that a client owes the server.
+uvicorn speaks HTTP. This adds what it does not have: a limit on connections, including silent ones, and a
+time limit for everything that a client must send or receive.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LOG = logging.getLogger("stepwell.http.server")
 _CONNECTIONS_MAX: Final = 2_000
 _CONNECTIONS_MIN: Final = 16
 _OWN_FILES: Final = 64  # descriptors that the process needs for itself
-_TICKS: Final = 5  # of 0.1 s, between two looks at the clock
+_TICKS: Final = 5  # of 0.1 s, between two checks
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _REST_SECONDS: Final = 0.2
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
-# What strangers can make these loggers say, they can make them say very often.
+# Strangers could fill the log through these loggers.
 BOUNDED: Final = ("uvicorn.error", "asyncio", LOG.name)
 
 
@@ -51,11 +51,11 @@ def connections_max() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """At most `connections` at once. A client has `head_seconds` for the handshake of TLS, and as long for the head of
-    a request; an idle connection is kept for `idle_seconds`, and a client that takes nothing of its answer for
-    `write_seconds`.
+    """At most `connections` at once. A client has `head_seconds` for the TLS handshake, and again for the head of a
+    request. An idle connection is closed after `idle_seconds`, and a client that does not read its answer is
+    disconnected after `write_seconds`.
 
-    Where there is no room, a connection whose client owes the server bytes makes room for a new one.
+    When all connections are in use, a new one replaces a connection whose client has yet to send something.
     """
 
     connections: int = field(default_factory=connections_max)
@@ -76,11 +76,11 @@ def make_server(
     limits: ServerLimits | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> GuardedServer:
-    """A server that says nothing of itself, and believes nobody about where a request comes from."""
+    """A server that sends no server header, and trusts no proxy headers."""
     limits = limits or ServerLimits()
     config = uvicorn.Config(
         application,
-        log_config=None,  # one form for all lines: that of the root logger
+        log_config=None,  # all lines use the format of the root logger
         log_level="warning",
         access_log=False,
         http=GuardedProtocol,
@@ -101,7 +101,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
         raise InvalidOptionError(
             "the key of the certificate has a password",
             where=str(key),
-            why="a server starts without anybody to type it",
+            why="a server starts without a person to type it",
             fix=f"write the key without one: openssl pkey -in {key.name} -out plain.pem, readable by the server only",
         )
 
@@ -127,34 +127,34 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection; knows since when its client owes the server something."""
+    """One connection, with the time since when it waits for its client."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.waits_since = self.loop.time()  # for the head of a request, or its next byte after an answer
         self.is_made = False
         self.has_begun = False  # to send a head
-        self.stalls_since: float | None = None  # the client does not take what is written
+        self.stalls_since: float | None = None  # the client does not read
         self.closes_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The connection can be used: with TLS, after its handshake."""
+        """The connection is ready: with TLS, after the handshake."""
         self.is_made, self.waits_since = True, self.loop.time()
         super().connection_made(transport)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is no request that the application is at."""
+        """Whether the application is handling no request."""
         cycle: Any = self.cycle  # none before the first request
         return cycle is None or bool(cycle.response_complete)
 
     @property
     def owes(self) -> bool:
-        """Whether the client has yet to send something before there is anything to do for it."""
+        """Whether the server waits for the client to send something."""
         return self.is_waiting or (bool(self.cycle.more_body) and not self.cycle.response_started)
 
     def data_received(self, data: bytes) -> None:
-        """The client sent something. Its time for a head begins with the first byte, and does not begin again."""
+        """The client sent something. The time for a head starts with its first byte, and does not restart."""
         if self.is_waiting and not self.has_begun:
             self.has_begun, self.waits_since = True, self.loop.time()
         super().data_received(data)
@@ -165,22 +165,22 @@ class GuardedProtocol(H11Protocol):
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client takes less than is written."""
+        """The client reads more slowly than the server writes."""
         if self.stalls_since is None:
             self.stalls_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has taken it."""
+        """The client has caught up."""
         self.stalls_since = None
         super().resume_writing()
 
     def is_overdue(self, now: float, limits: ServerLimits) -> bool:
-        """Whether its client has had all the time that it gets."""
+        """Whether the time of its client is up."""
         if not self.is_made:
             return False
         if self.transport.is_closing():
-            # What is not written yet keeps a closed connection open, for as long as the client likes.
+            # Unsent data keeps a closed connection open as long as the client does not read.
             self.closes_since = now if self.closes_since is None else self.closes_since
             return now - self.closes_since > limits.write_seconds
         if self.stalls_since is not None and now - self.stalls_since > limits.write_seconds:
@@ -189,7 +189,7 @@ class GuardedProtocol(H11Protocol):
 
 
 class Line:
-    """One accepted connection: from its first moment, and with TLS before anything can be read."""
+    """One accepted connection, with TLS also before its handshake."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock: socket.socket | None = sock  # until the transport has it
@@ -198,7 +198,7 @@ class Line:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it holds nothing any more."""
+        """Whether it is closed."""
         if self.opening is not None and not self.opening.done():
             return False
         if self.protocol is None or not self.protocol.is_made:
@@ -207,11 +207,11 @@ class Line:
 
     @property
     def owes(self) -> bool:
-        """Whether its client has yet to send something."""
+        """Whether the server waits for its client."""
         return self.protocol is None or not self.protocol.is_made or self.protocol.owes
 
     def drop(self) -> None:
-        """End it now."""
+        """Close it now."""
         if self.opening is not None:
             self.opening.cancel()
         if self.protocol is not None and self.protocol.is_made:
@@ -221,7 +221,7 @@ class Line:
 
 
 class GuardedServer(uvicorn.Server):
-    """uvicorn's server with a door of its own."""
+    """uvicorn's server with its own listener."""
 
     def __init__(
         self, config: uvicorn.Config, limits: ServerLimits, tls: ssl.SSLContext | None, *, takes_signals: bool
@@ -229,7 +229,7 @@ class GuardedServer(uvicorn.Server):
         super().__init__(config)
         self._takes_signals = takes_signals
         self._limits, self._tls = limits, tls
-        self._lines: dict[int, Line] = {}  # in the order in which they came
+        self._lines: dict[int, Line] = {}  # in the order of acceptance
         self._number = 0
         self._executor = SystemExecutor()
         self._accepting: list[asyncio.Task[None]] = []
@@ -243,17 +243,17 @@ class GuardedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop by Ctrl-C and SIGTERM, unless somebody else decides what they mean."""
+        """Stop on Ctrl-C and SIGTERM, unless the caller handles these signals."""
         if not self._takes_signals:
             yield
             return
         with super().capture_signals():
             yield
-            # It would raise them again, and SIGTERM ends a process before its engine is closed.
+            # uvicorn would raise them again, and SIGTERM would end the process before its engine is closed.
             self._captured_signals.clear()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept."""
+        """Start to accept connections."""
         await self.lifespan.startup()
         self.servers = []
         for listener in sockets or ():
@@ -262,7 +262,7 @@ class GuardedServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, and let what goes on come to its end within the grace time."""
+        """Stop accepting, and let current requests finish within the grace time."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -287,9 +287,9 @@ class GuardedServer(uvicorn.Server):
             try:
                 sock, _ = await loop.sock_accept(listener)
             except ConnectionAbortedError:
-                continue  # it went away before it was taken
+                continue  # the client left before the connection was accepted
             except OSError as error:
-                # Out of descriptors: a half-open connection gives its own; the rest of the queue waits in the kernel.
+                # Out of descriptors: close a half-open connection; the rest of the queue waits in the kernel.
                 LOG.error("cannot accept a connection: %s", error.strerror or error)
                 if error.errno in _NO_ROOM:
                     self._drop_oldest()
@@ -313,14 +313,14 @@ class GuardedServer(uvicorn.Server):
         try:
             await loop.connect_accepted_socket(protocol, sock, ssl=self._tls, ssl_handshake_timeout=seconds)
         except (OSError, asyncio.CancelledError):
-            # It went away, was made room for, or does not speak TLS: nothing that anybody could do anything about.
+            # The client left, was replaced, or does not speak TLS: there is nothing to do.
             sock.close()
             self.forget(number)
         finally:
             line.sock = None
 
     def _make_room(self) -> bool:
-        """Forget what is gone, or end the oldest connection whose client owes something; False if there is none."""
+        """Drop closed connections, or close the oldest connection that waits for its client; False if there is none."""
         self._forget()
         return len(self._lines) < self._limits.connections or self._drop_oldest()
 
@@ -333,7 +333,7 @@ class GuardedServer(uvicorn.Server):
         return False
 
     def forget(self, number: int) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
         self._lines.pop(number, None)
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""What the operations work with."""
+"""What the operations use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Services:
-    """One engine, and what the HTTP API keeps beside it."""
+    """One engine, and the state of the HTTP API."""
 
     engine: Engine
     clock: Clock
@@ -25,10 +25,10 @@ class Services:
     hooks: Mapping[str, Hook]
     document: dict[str, Any] = field(default_factory=dict)  # the OpenAPI description
     followers: int = 0
-    unsigned_bytes: int = 0  # kept of messages whose signatures are not checked yet
+    unsigned_bytes: int = 0  # of messages whose signatures are not checked yet
     requests: dict[tuple[str, int], int] = field(default_factory=dict)  # answered, by operation and status
 
     @property
     def ledger(self) -> Ledger:
-        """Keys of requests, and the audit; in the engine's store."""
+        """Idempotency keys and the audit, in the engine's store."""
         return self.engine.ledger

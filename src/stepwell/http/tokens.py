@@ -1,4 +1,4 @@
-"""Tokens: random, shown once, stored as a hash, found by a public prefix and compared in constant time."""
+"""Tokens: random, shown once, stored as a hash, looked up by a public prefix and compared in constant time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOG = logging.getLogger("stepwell.http")
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is kept of a token: never the token itself. A field with a wrong name is refused, not ignored."""
+    """What is stored of a token: never the token itself. An unknown field is an error."""
 
     prefix: str
     digest: str  # SHA-256 of the whole token
@@ -53,7 +53,7 @@ def make_token(
     lasts: Duration | None = None,
     now: Instant | None = None,
 ) -> tuple[str, Token]:
-    """A new token, as its holder needs it and as it is kept. The first of them can never be had again."""
+    """A new token: its text, which cannot be recovered later, and what is stored of it."""
     if not name.strip() or len(name) > 60 or not name.isprintable():
         raise InvalidOptionError(f"token name {name[:60]!r} is not usable", fix="1 to 60 printable characters")
     began = SystemClock().now() if now is None else now
@@ -69,7 +69,7 @@ def _digest(text: str) -> str:
 
 
 class Tokens:
-    """Tokens that are known from the beginning."""
+    """A fixed set of tokens."""
 
     def __init__(self, tokens: Iterable[Token], *, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -79,7 +79,7 @@ class Tokens:
         return len(self._known)
 
     def find(self, text: str) -> Caller | None:
-        """Whose token this is; None if it is nobody's, is over, or was taken back."""
+        """The caller with this token; None if the token is unknown, expired or revoked."""
         parts = text.split("_", 2)
         is_shaped = len(text) <= TOKEN_MAX and len(parts) == 3 and parts[0] == SCHEME
         found = self._known.get(parts[1]) if is_shaped else None
@@ -93,10 +93,10 @@ class Tokens:
 
 
 class TokenFile(Tokens):
-    """Tokens in a file, a line of JSON each. Each request is held against the file as it is at that moment.
+    """Tokens in a file, one line of JSON each. Each request is checked against the current file.
 
-    A file that is gone, that others may write to, or that has one bad line lets in no token at all until it is mended.
-    The cause goes to the log, once for each change of the file, and never to callers. The constructor raises
+    A file that is missing, that others may write to, or that has a bad line admits no token until it is fixed.
+    The cause is logged once for each change of the file, and never sent to callers. The constructor raises
     `InvalidOptionError` for a bad file.
     """
 
@@ -110,7 +110,7 @@ class TokenFile(Tokens):
             self._stamp = found
 
     def find(self, text: str) -> Caller | None:
-        """Whose token this is, as the file says now."""
+        """The caller with this token, by the current file."""
         self._refresh()
         return super().find(text)
 
@@ -118,22 +118,22 @@ class TokenFile(Tokens):
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
-        # First nobody is let in: if reading fails in any way, it stays like that.
+        # First admit no token: if reading fails in any way, it stays like that.
         was, self._known, self._stamp = self._stamp, {}, stamp
         if stamp is None:
-            LOG.error("the token file %s is gone: all its tokens are refused", self._path)
+            LOG.error("the token file %s is missing: all its tokens are refused", self._path)
             return
         try:
             self._known = _by_prefix(read_tokens(self._path))
         except InvalidOptionError as error:
-            LOG.error("all tokens are refused until the token file is mended: %s", error)
+            LOG.error("all tokens are refused until the token file is fixed: %s", error)
             return
         if was is None:
             LOG.warning("the token file %s is there again", self._path)
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes whenever a file does; None if it cannot be looked at."""
+    """A value that changes whenever the file does; None if the file cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -146,16 +146,16 @@ def _by_prefix(tokens: Iterable[Token]) -> dict[str, Token]:
 
 
 def read_tokens(path: Path) -> list[Token]:
-    """The tokens of a file. Raises `InvalidOptionError` for a file that others may write or that is not one of ours."""
+    """The tokens of a file. Raises `InvalidOptionError` if others may write to it, or if it is invalid."""
     try:
         with path.open("rb") as file:
-            # Of the open file: its name may mean another one a moment later.
+            # Of the open file: its name may refer to another file a moment later.
             mode = os.fstat(file.fileno()).st_mode
             if os.name == "posix" and stat.S_ISREG(mode) and mode & 0o022:
                 raise InvalidOptionError(
                     f"others may write to the token file {path.name}",
                     where=str(path),
-                    why="whoever writes it decides who is let in",
+                    why="everyone who can write it decides who gets in",
                     fix=f"chmod 600 {path}",
                 )
             lines = file.read().splitlines()
@@ -171,7 +171,7 @@ def read_tokens(path: Path) -> list[Token]:
                 raise InvalidOptionError(
                     "the token file has a token twice",
                     where=f"{path}, line {number}",
-                    why="one of the two lines may say that it was taken back",
+                    why="one of the two lines may revoke it",
                     fix="remove one of the lines",
                 )
             tokens[token.prefix] = token
@@ -183,12 +183,12 @@ def _read_line(line: bytes, where: str) -> Token:
         return _LINE.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidOptionError(
-            f"the token file has a line that is no token: {error}", where=where, fix="remove that line"
+            f"the token file has a line that is not a token: {error}", where=where, fix="remove that line"
         ) from None
 
 
 def write_tokens(path: Path, tokens: Iterable[Token]) -> None:
-    """Replace a token file, whole or not at all; only its owner may read it. Raises `InvalidOptionError`."""
+    """Replace a token file atomically; only its owner may read it. Raises `InvalidOptionError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = _open_beside(path)
@@ -213,7 +213,7 @@ def _not_written(path: Path, error: OSError) -> InvalidOptionError:
 
 
 def _open_beside(path: Path) -> tuple[Path, int]:
-    """A new file in the same folder. What lies there already, such as a link of another user, is not used."""
+    """A new file in the same folder. An existing file or link there is never used."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     for attempt in range(_TRIES_MAX):
         name = path.with_name(f".{path.name}.{random_bytes(8).hex()}")
@@ -224,19 +224,19 @@ def _open_beside(path: Path) -> tuple[Path, int]:
                 raise
         else:
             if os.name == "posix":
-                os.fchmod(descriptor, 0o600)  # whatever the umask says
+                os.fchmod(descriptor, 0o600)  # whatever the umask is
             return name, descriptor
     raise AssertionError("unreachable")
 
 
 def add_token(path: Path, token: Token) -> None:
-    """Add a token to a file, which is made if it is not there. Raises `InvalidOptionError`."""
+    """Add a token to a file, which is created if it is missing. Raises `InvalidOptionError`."""
     with _changing(path):
         write_tokens(path, [*(read_tokens(path) if path.exists() else ()), token])
 
 
 def revoke(path: Path, name: str) -> int:
-    """Take back every token of a name; how many there were. Raises `NotFoundError` if there is none."""
+    """Revoke every token of a name; returns how many there were. Raises `NotFoundError` if there is none."""
     with _changing(path):
         tokens = read_tokens(path)
         hit = [token for token in tokens if token.name == name and not token.is_revoked]
@@ -249,8 +249,8 @@ def revoke(path: Path, name: str) -> int:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[None]:
-    """One change of a file at a time: a file that is read, changed and replaced by two at once would lose one change,
-    which may be that a token was taken back.
+    """Allow one change of a file at a time. Two concurrent changes would lose one of them, such as the revocation of a
+    token.
     """
     try:
         import fcntl
@@ -259,7 +259,7 @@ def _changing(path: Path) -> Iterator[None]:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Of the folder: the file itself is replaced by each change.
+        # The lock is on the folder: each change replaces the file.
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _not_written(path, error) from None

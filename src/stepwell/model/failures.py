@@ -7,11 +7,13 @@ from typing import Any, cast
 
 import msgspec
 
+from stepwell.advice import Advice, Verb
 from stepwell.errors import (
     AlreadyExistsError,
     ChildFailed,
     Failure,
     Fatal,
+    HistoryDivergedError,
     JoinError,
     OutcomeUnknown,
     PoisonError,
@@ -102,6 +104,7 @@ def _record(error: BaseException, path: str, data: bytes) -> FailureRecord:
         path=error.where or path,
         why=_clean(error.why),
         fix=_clean(error.fix),
+        advice=tuple(map(_clean_advice, error.advice)),
     )
 
 
@@ -147,8 +150,10 @@ def poisoned(run_id: str, stalls: int, path: str, own: bytes | None) -> bytes:
     error = PoisonError(
         f"run {run_id} lost its worker {stalls} times without any progress",
         why="its next step may kill or block the process",
-        fix=f"`stepwell show {run_id}` shows the last step that is recorded: fix that step or the one after it, "
-        f"restart the workers with the new code, and type: stepwell resume {run_id}",
+        fix=(
+            Advice(Verb.SHOW, run_id, note="see the last recorded step"),
+            Advice(Verb.RESUME, run_id, note="fix that step or the one after it, restart the workers, then"),
+        ),
     )
     return encode_failure(with_run_failure(record_failure(error, path=path), own))
 
@@ -178,6 +183,9 @@ def _describe(error: StepwellError) -> FailureRecord:
         case ChildFailed():
             causes = {"child": error.failure} if error.failure else {}
             return FailureRecord("ChildFailed", "", causes=causes, run_id=error.run_id, status=error.status)
+        case HistoryDivergedError():
+            recorded, now = _clean(error.recorded), _clean(error.now)
+            return FailureRecord("HistoryDivergedError", "", recorded=recorded, now=now)
         case _:
             return FailureRecord(type(error).__name__, "")
 
@@ -188,6 +196,11 @@ def words_of(error: BaseException) -> str:
         return _clean(str(error))
     except BaseException:  # noqa: BLE001  an exception that cannot be printed is still a failure to record
         return "(its text cannot be printed)"
+
+
+def _clean_advice(advice: Advice) -> Advice:
+    options = {name: _clean(value) for name, value in advice.options.items()}
+    return Advice(advice.verb, _clean(advice.target), options, _clean(advice.note))
 
 
 def _clean(text: str) -> str:

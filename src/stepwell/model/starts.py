@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import SECOND, Instant
 from stepwell.errors import AlreadyExistsError
 from stepwell.ids import RunId
@@ -35,7 +36,7 @@ def check_replaceable(new: NewRun, holder: RunId, status: RunStatus) -> None:
         raise AlreadyExistsError(
             f"key {new.key!r} belongs to run {holder}, which cannot be replaced",
             why="its rollback is incomplete: some of its effects are not undone",
-            fix=f"engine.repairs.resume_rollback({holder!r}) first",
+            fix=Advice(Verb.RESUME_ROLLBACK, holder, note="first"),
         )
     raise AlreadyExistsError(
         f"key {new.key!r} belongs to run {holder} ({status.value})", fix='use on_conflict="get", or another key'

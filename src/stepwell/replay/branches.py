@@ -210,6 +210,7 @@ def check_repeated(turn: Turn, entry: Entry, is_failed: bool) -> None:
                 where=path,
                 recorded=f"{word} {path} {'returned' if is_failed else 'failed'}",
                 now=f"{word} {path} {'fails' if is_failed else 'returns'}",
+                kind=word,
                 fix="move clocks, randomness, I/O and global state into steps; guard new code with ctx.version",
             )
         )

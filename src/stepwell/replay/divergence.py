@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stepwell.errors import DuplicateLocationError, HistoryDivergedError, UnawaitedOperationError
 from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, WaitKind
 
@@ -20,6 +22,7 @@ def kind_changed(path: str, recorded: EntryKind, now: EntryKind) -> HistoryDiver
         where=path,
         recorded=f"{recorded.word} {path}",
         now=f"{now.word} {path}",
+        kind=recorded.word,
         fix=f'keep the old operation, rename the new one, or declare ctx.removed("{name}", "{recorded.word}")',
     )
 
@@ -44,11 +47,22 @@ def not_visited(missing: list[tuple[str, EntryKind]]) -> HistoryDivergedError:
         where=missing[0][0],
         recorded=shown,
         now="(not visited)",
+        kind=kind,
         fix=f'if it was removed on purpose, declare it: ctx.removed("{name}", "{kind}")',
     )
 
 
-def stopped_early(recorded: list[tuple[str, str]], waits: list[tuple[str, str]], now: str) -> HistoryDivergedError:
+class CodeState(NamedTuple):
+    """How far the code has come: in words, and as data."""
+
+    words: str
+    asked: str = ""  # the path of the first operation that it asks for or waits at
+    raises: bool = False
+
+
+def stopped_early(
+    recorded: list[tuple[str, str]], waits: list[tuple[str, str]], state: CodeState
+) -> HistoryDivergedError:
     """The code cannot continue, and has not reached recorded operations (paths with kinds) or the place of a wait."""
     shown = ", ".join(f"{kind} {path}" for path, kind in recorded[:5])
     if recorded:
@@ -59,17 +73,24 @@ def stopped_early(recorded: list[tuple[str, str]], waits: list[tuple[str, str]],
             f"the code stops before {len(recorded)} recorded operation{more}",
             where=path,
             recorded=shown,
-            now=now,
+            now=state.words,
+            kind=kind,
+            asked=state.asked,
+            raises=state.raises,
             fix='guard new code: if ctx.version("NAME", 2) >= 2: ...; declare removed code: '
             f'ctx.removed("{name}", "{kind}"); or keep the old code as another version of the workflow',
         )
     path, kind = waits[0]
-    removed = f'ctx.removed("{last_name(path)}", "{ENTRIES_OF_WAITS[WaitKind(kind)][0].word}")'
+    entry = ENTRIES_OF_WAITS[WaitKind(kind)][0].word
+    removed = f'ctx.removed("{last_name(path)}", "{entry}")'
     return HistoryDivergedError(
         f"the run waits at {path}, and the code does not reach it",
         where=path,
         recorded=f"a wait for a {kind} at {path}",
-        now=now,
+        now=state.words,
+        kind=entry,
+        asked=state.asked,
+        raises=state.raises,
         fix='guard new code: if ctx.version("NAME", 2) >= 2: ...; declare a removed wait: '
         f"{removed}; or keep the old code until no run waits there",
     )
@@ -78,13 +99,13 @@ def stopped_early(recorded: list[tuple[str, str]], waits: list[tuple[str, str]],
 def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
     """Two operations in one scope share a name."""
     name = last_name(path)
-    # The keywords of ctx.step belong to the function, so `repeat` is an option of the step.
-    numbered = "step(f, repeat=True) or f.options(repeat=True) as the function" if second == "step" else "repeat=True"
+    # The keywords of ctx.step belong to the function, so a step takes the option itself.
+    numbered = f'ctx.step("{name}", step(f, repeat=True), ...)' if second == "step" else "add repeat=True to the call"
     return DuplicateLocationError(
         f'two operations in one scope share the name "{name}"',
         where=path,
         why=f"recorded: {first} {path} · now: {second} {path}; one path holds one result",
-        fix=f'rename one, loop with ctx.loop("{name}", ...), or number the uses with {numbered}',
+        fix=f'rename one, loop with ctx.loop("{name}", ...), or number every use: {numbered}',
     )
 
 

@@ -64,14 +64,19 @@ def _find_left(turn: Turn) -> ReplayError | None:
     return None
 
 
-def _describe(turn: Turn) -> str:
-    """What the code does now, in words."""
+def _describe(turn: Turn) -> divergence.CodeState:
+    """How far the code has come."""
     path = turn.journal.names.text
     if turn.is_ended:
         error = turn.error
-        return "it returns" if error is None else f"it raises {record_failure(error).summary}"
+        if error is None:
+            return divergence.CodeState("it returns")
+        return divergence.CodeState(f"it raises {record_failure(error).summary}", raises=True)
     asked = [path(body.location) for body in (*turn.bodies.asked, *turn.bodies.transactions)]
     if asked:
-        return f"it asks for {', '.join(asked[:5])}"
-    armed = [f"a {one.wait.kind.value} at {path(at)}" for at, one in sorted(turn.waits.armed.items())]
-    return f"it waits for {', '.join(armed[:5])}" if armed else "it waits elsewhere"
+        return divergence.CodeState(f"it asks for {', '.join(asked[:5])}", asked[0])
+    armed = [(path(at), one.wait.kind.value) for at, one in sorted(turn.waits.armed.items())]
+    if not armed:
+        return divergence.CodeState("it waits elsewhere")
+    shown = ", ".join(f"a {kind} at {at}" for at, kind in armed[:5])
+    return divergence.CodeState(f"it waits for {shown}", armed[0][0])

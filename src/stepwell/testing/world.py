@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from stepwell.advice import in_python
 from stepwell.clock import SECOND, Clock, Instant, Span, SystemClock
 from stepwell.codec.base import Codec, Place, event_row
 from stepwell.codec.envelopes import read_plainly
@@ -325,7 +326,8 @@ class World:
     def why(self, run_id: RunId) -> str:
         """Why a run makes no progress, and what would continue it."""
         explained = self.ask(self.engine.explain(run_id))
-        return f"{explained.sentence}\n  next: {explained.next}" if explained.next else explained.sentence
+        following = in_python(explained.next)
+        return f"{explained.sentence}\n  next: {following}" if following else explained.sentence
 
     # --- what workers do ---
 

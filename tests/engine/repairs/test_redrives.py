@@ -91,7 +91,7 @@ async def test_a_redrive_says_that_what_is_kept_was_done_with_the_old_input(url:
         await fails(run)
         kept = await engine.repairs.redrive(run.run_id, input="good", dry_run=True)
         assert any("old input" in warning for warning in kept.warnings)
-        plan = await engine.repairs.redrive(run.run_id, input="good", start="/")
+        plan = await engine.repairs.redrive(run.run_id, input="good", from_path="/")
         assert (plan.kept, plan.warnings) == ((), ())
         assert await run.result("60s") == "good 1"
         assert world.calls["first"] == 2
@@ -103,7 +103,7 @@ async def test_a_redrive_may_skip_what_failed(url: str, world: World) -> None:
     async with Engine(url, workflows=[flow]) as engine:
         run = await engine.start(flow)
         await fails(run)
-        plan = await engine.repairs.redrive(run.run_id, start="a", skip="a", result="given")
+        plan = await engine.repairs.redrive(run.run_id, from_path="a", skip="a", result="given")
         assert (plan.supplied, plan.dropped) == (("a",), ("b",))
         await fails(run)
         assert world.calls == {"a": 1, "b": 2}

@@ -127,7 +127,7 @@ async def test_a_timer_takes_no_result_and_what_is_recorded_is_not_skipped(url: 
         await comes_to(engine, run, "waiting")
         with pytest.raises(InvalidOptionError, match="no result"):
             await engine.repairs.skip(run.run_id, "night", 1)
-        with pytest.raises(InvalidMoveError, match="has its result already"):
+        with pytest.raises(InvalidMoveError, match="already has its result"):
             await engine.repairs.skip(run.run_id, "a", "b")
         await engine.repairs.skip(run.run_id, "night")
         assert await run.result("60s") == "up"

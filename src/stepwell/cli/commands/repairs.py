@@ -52,7 +52,7 @@ def retry(settings: Settings, **which: Any) -> int:
 
 @command("redrive")
 @choosing
-@click.option("--from", "start", metavar="PATH", help="Begin at this step instead; / is the first.")
+@click.option("--from", "from_path", metavar="PATH", help="Begin at this step instead; / is the first.")
 @click.option("--version", default="same", metavar="new|same|N", help="Of the workflow. Default: same.")
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
 @click.option("--skip", "skipped", metavar="PATH", help="Do not run this step; record --result for it.")
@@ -60,7 +60,7 @@ def retry(settings: Settings, **which: Any) -> int:
 @_REASON
 def redrive(
     settings: Settings,
-    start: str | None,
+    from_path: str | None,
     version: str,
     input_: str | None,
     skipped: str | None,
@@ -82,7 +82,7 @@ def redrive(
     if version not in ("same", "new") and not (version.isascii() and version.isdigit()):
         raise click.UsageError("--version is new, same or a number.")
     options: dict[str, Any] = {
-        "start": start,
+        "from_path": from_path,
         "version": version if version in ("same", "new") else int(version),
         "skip": skipped,
         "reason": reason,
@@ -167,14 +167,21 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
 
 @command("fork")
 @click.argument("run", metavar="RUN", shell_complete=complete_run)
-@click.option("--from", "start", metavar="PATH", required=True, help="The history before this step is copied.")
+@click.option("--from", "from_path", metavar="PATH", required=True, help="The history before this step is copied.")
 @click.option("--key", help="Of the new run.")
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
 @click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @_REASON
 @by_option
 def fork(
-    settings: Settings, run: str, start: str, key: str | None, input_: str | None, dry_run: bool, reason: str, by: str
+    settings: Settings,
+    run: str,
+    from_path: str,
+    key: str | None,
+    input_: str | None,
+    dry_run: bool,
+    reason: str,
+    by: str,
 ) -> int:
     """Start a new run from the history of another run, up to a step.
 
@@ -191,7 +198,7 @@ def fork(
         settings,
         RunSelection(run, None, dry_run, True, by),
         lambda engine, run_id, dry: engine.repairs.fork(
-            run_id, start, key=key, input=value, by=by, reason=reason, dry_run=dry
+            run_id, from_path, key=key, input=value, by=by, reason=reason, dry_run=dry
         ),
     )
 

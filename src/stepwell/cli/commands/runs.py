@@ -1,4 +1,4 @@
-"""Runs: list and show them, follow one, explain it, wait for its result, cancel it."""
+"""Runs: list and show them, follow one, wait for its result, cancel it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from stepwell.cli.bodies import (
     HISTORY,
     RUN,
     act_bodies,
-    cause_body,
     entry_body,
     progress_bodies,
     run_body,
@@ -21,7 +20,6 @@ from stepwell.cli.bodies import (
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
-from stepwell.cli.errors import in_commands
 from stepwell.cli.output import Column, Output
 from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_of, reason_of, undone_path
 from stepwell.cli.settings import Settings, command
@@ -34,11 +32,9 @@ from stepwell.cli.values import shown_value
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepwell.cli.undos import Undo
-    from stepwell.engine.causes import Cause
-    from stepwell.engine.explanations import Explanation
     from stepwell.engine.views import ActView, EntryView, ProgressView, RunView, WaitView
 
 _COLUMNS = (
@@ -333,6 +329,7 @@ def watch(settings: Settings, run: str, timeout: str | None) -> None:
 async def _follow(client: Client, run: str, timeout: str | None, out: Output) -> None:
     import asyncio
 
+    from stepwell.advice import Advice, Verb
     from stepwell.clock import span
     from stepwell.errors import ResultTimeout
 
@@ -352,9 +349,7 @@ async def _follow(client: Client, run: str, timeout: str | None, out: Output) ->
         if seen.run.is_ended:
             return
         if limit is not None and client.engine.now() >= limit:
-            raise ResultTimeout(
-                f"run {run_id} is {seen.run.status} after {timeout}", fix=f"stepwell why {shell_word(run_id)}"
-            )
+            raise ResultTimeout(f"run {run_id} is {seen.run.status} after {timeout}", fix=Advice(Verb.WHY, run_id))
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
@@ -378,49 +373,6 @@ def _tell_run(out: Output, run: RunView, state: str) -> None:
     head = f"{run.run_id}  {run.workflow} v{run.version}  {show_status(run.status, ascii=out.ascii)}"
     line = clean("  ".join(part for part in (head, details, cause) if part))
     out.one(RUN, run_body(run), run_ids=[run.run_id] if run.is_ended else [], words=lambda: [line])
-
-
-@command("why")
-@click.argument("run", shell_complete=complete_run)
-def why(settings: Settings, run: str) -> None:
-    """Say why a run is not moving: in one sentence, and as a chain of causes, each with what removes it.
-
-    \b
-    Example:
-      stepwell why @last-failed
-    """
-
-    async def look(client: Client) -> Explanation:
-        return await client.engine.explain(await get_run_id(client, run))
-
-    found = ask(settings, look)
-    following = in_commands(found.next)
-    body = {
-        "run_id": found.run_id,
-        "status": found.status,
-        "sentence": found.sentence,
-        "next": following,
-        "facts": found.facts,
-        "chain": [cause_body(cause) for cause in found.chain],
-    }
-
-    def words() -> Iterator[str]:
-        yield clean(found.sentence)
-        yield from _lines(found.chain, 1)
-        if following:
-            yield f"  next    {clean(following)}"
-        if found.facts.get("pending_signals"):
-            yield clean(f"  mail    not asked for yet: {', '.join(found.facts['pending_signals'])}")
-        yield f"  more    stepwell show {clean(found.run_id)}"
-
-    Output(settings).one("stepwell.explanation/1", body, run_ids=[found.run_id], words=words)
-
-
-def _lines(causes: Iterable[Cause], depth: int) -> Iterator[str]:
-    """Each cause on a line, what is in the way of a child below it."""
-    for cause in causes:
-        yield f"{'  ' * depth}{clean(f'{cause.kind}: {cause.sentence}  ->  {in_commands(cause.next)}')}"
-        yield from _lines(cause.causes, depth + 1)
 
 
 @command("result")

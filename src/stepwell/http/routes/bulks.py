@@ -1,4 +1,4 @@
-"""Operations on many runs at once: order an act, look how far it is and what became of each run, and stop it."""
+"""Operations on bulk acts: order one, follow it, list its outcomes, and stop it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State = Literal["planned", "running", "aborting", "paused", "done", "aborted", "
 
 
 class BulkIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What to do, to the runs of a filter or to those that are named; `options` are those of the verb on one run."""
+    """What to do to the runs of a filter, or to named runs; `options` are the options of the verb."""
 
     verb: Verb
     where: FilterText | None = None
@@ -32,7 +32,7 @@ class BulkIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class BulkBody(msgspec.Struct):
-    """An act on many runs. One that is only planned has no name, and a sample of the runs that it would be."""
+    """A bulk act. A planned one has no name, and a sample of the matching runs."""
 
     name: str | None
     run_id: str | None
@@ -50,13 +50,13 @@ class BulkBody(msgspec.Struct):
 
 
 class BulkList(msgspec.Struct):
-    """The latest acts on many runs, the last first."""
+    """The latest bulk acts, newest first."""
 
     bulks: list[BulkBody]
 
 
 class BulkItemBody(msgspec.Struct):
-    """What became of one run, and why it was refused."""
+    """The outcome for one run, and why it was refused."""
 
     run_id: str
     outcome: Literal["done", "before", "refused"]
@@ -65,27 +65,27 @@ class BulkItemBody(msgspec.Struct):
 
 
 class BulkItemPage(msgspec.Struct):
-    """What became of each run so far; `next` is the `after` of the next page, if there is one."""
+    """The outcomes so far; `next` is the `after` of the next page, if there is one."""
 
     items: list[BulkItemBody]
     next: int | None
 
 
 class BulksQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How many of the latest."""
+    """How many bulk acts."""
 
     limit: Limit = 50
 
 
 class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which of them: those behind the first so many."""
+    """The outcomes after the first `after`."""
 
     limit: Limit = 100
     after: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
 
 
 async def start(call: Call) -> Reply:
-    """Do something to many runs, once for each `Idempotency-Key`. A worker executes it."""
+    """Order a bulk act, once for each `Idempotency-Key`. A worker executes it."""
     body: BulkIn = call.body
     options = check_options(body.verb, body.options)
     if body.where is not None:
@@ -114,17 +114,17 @@ async def _plan(call: Call, body: BulkIn) -> BulkBody:
 
 
 async def list_bulks(call: Call) -> Reply:
-    """The latest acts on many runs."""
+    """The latest bulk acts."""
     return Reply(BulkList([_body(call, one) for one in await call.services.engine.bulks.list(limit=call.query.limit)]))
 
 
 async def show(call: Call) -> Reply:
-    """One act on many runs."""
+    """One bulk act."""
     return Reply(_body(call, await call.services.engine.bulks.get(call.path["bulk"])))
 
 
 async def list_items(call: Call) -> Reply:
-    """What became of each run."""
+    """The outcome for each run."""
     first, limit = call.query.after, call.query.limit
     items = await call.services.engine.bulks.items(call.path["bulk"])
     page = [BulkItemBody(one.run_id, one.outcome, one.status, one.why) for one in items[first : first + limit]]  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ async def list_items(call: Call) -> Reply:
 
 
 async def abort(call: Call) -> Reply:
-    """Let an act end after the runs that it is at."""
+    """Stop a bulk act after its current chunk of runs."""
     bulks, name = call.services.engine.bulks, call.path["bulk"]
     call.before = (await bulks.get(name)).state
     await bulks.abort(name)
@@ -166,20 +166,20 @@ OPERATIONS = (
         name="start_bulk",
         permission=Permission.STEER,
         handler=start,
-        summary="Do something to many runs",
+        summary="Act on many runs",
         answers={202: BulkBody, 200: BulkBody},
         body=BulkIn,
         takes_key=True,
     ),
-    look("/bulks", "list_bulks", list_bulks, "The latest acts on many runs", {200: BulkList}, query=BulksQuery),
-    look("/bulks/{bulk}", "show_bulk", show, "One act on many runs", {200: BulkBody}),
+    look("/bulks", "list_bulks", list_bulks, "The latest bulk acts", {200: BulkList}, query=BulksQuery),
+    look("/bulks/{bulk}", "show_bulk", show, "One bulk act", {200: BulkBody}),
     look(
         "/bulks/{bulk}/items",
         "list_bulk_items",
         list_items,
-        "What became of each run",
+        "The outcome for each run",
         {200: BulkItemPage},
         query=ItemsQuery,
     ),
-    steer("/bulks/{bulk}/abort", "abort_bulk", abort, "Stop an act on many runs", BulkBody),
+    steer("/bulks/{bulk}/abort", "abort_bulk", abort, "Stop a bulk act", BulkBody),
 )

@@ -1,7 +1,7 @@
 """Changes of a run as server-sent events: every new line of its history, and every change of its state.
 
-The id of an event says how far its receiver is: the last line of history, and a mark of the run's state. So a receiver
-that was cut off continues after it, with any server, and misses no line.
+The id of an event is the position of its receiver: the last line of history, and a mark of the run's state. So a
+receiver that was disconnected continues after it, on any server, and misses no line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SEQ_DIGITS_MAX: Final = 15
 
 
 class FollowQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """After how many seconds the stream is closed at the latest."""
+    """After how many seconds the stream is closed."""
 
     seconds: Annotated[float, Meta(ge=0, le=STREAM_MAX_SECONDS)] = STREAM_MAX_SECONDS
 
@@ -46,7 +46,7 @@ class ChangeEvent(msgspec.Struct):
 
 
 class Mark(NamedTuple):
-    """How far a receiver is."""
+    """The position of a receiver."""
 
     seq: int = 0
     state: str = ""
@@ -56,7 +56,7 @@ class Mark(NamedTuple):
 
 
 def read_mark(headers: Mapping[str, str]) -> Mark:
-    """The mark in `Last-Event-ID`. Raises `RequestError` for what never was one."""
+    """The mark in `Last-Event-ID`. Raises `RequestError` if it is invalid."""
     text = headers.get("last-event-id", "")
     if not text:
         return Mark()
@@ -67,13 +67,13 @@ def read_mark(headers: Mapping[str, str]) -> Mark:
 
 
 def state_of(run: Run) -> str:
-    """A short mark of everything about a run but its history."""
+    """A hash of everything about a run but its history."""
     facts = (run.run_id, run.status.value, run.epoch, run.owner, run.wake_at, run.ended_at, run.successor, run.tags)
     return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
 
 async def follow(call: Call) -> Response:
-    """Tell what happens to a run until it ends; 204 if it has ended and the receiver knows everything."""
+    """Stream the changes of a run until it ends; 204 if it has ended and the receiver has everything."""
     services, mark = call.services, read_mark(call.headers)
     detail = await services.engine.runs.detail(call.path["run"])
     run = detail.run
@@ -90,27 +90,27 @@ async def _events(call: Call, run_id: str, mark: Mark) -> AsyncIterator[bytes]:
     call.services.followers += 1
     loop = asyncio.get_running_loop()
     ends_at, beat_at = loop.time() + call.query.seconds, loop.time() + _BEAT_SECONDS
-    watching = call.services.engine.runs.watch(run_id)
+    watching = call.services.engine.runs.pulse(run_id)
     try:
         async for run in watching:
             call.confirm()
             if run is not None:
                 told, mark = await _news(call, run, mark)
                 call.confirm()
-                # In one piece: each is a call to the system here, and wakes its receiver.
+                # In one piece: each write is a system call, and wakes the receiver.
                 if told:
                     yield b"".join(told)
                 beat_at = loop.time() + _BEAT_SECONDS
             if loop.time() >= ends_at:
                 return
             if loop.time() >= beat_at:
-                # A receiver that is gone is noticed by writing to it.
+                # Only a write shows whether the receiver is still connected.
                 yield b": still here\n\n"
                 beat_at = loop.time() + _BEAT_SECONDS
     except NotAuthenticatedError as error:
-        LOG.warning("request %s: its stream was ended, because the token of %s no longer counts", *_who(call))
+        LOG.warning("request %s: its stream was closed, because the token of %s is no longer valid", *_who(call))
         yield _event("problem", mark, describe(error, call.request_id)[0])
-    except Exception as error:  # noqa: BLE001  the answer has begun: what went wrong is told as its last event
+    except Exception as error:  # noqa: BLE001  the answer has begun: the error is its last event
         LOG.error("request %s broke off: %.500s", call.request_id, error)
         yield _event("problem", mark, describe(readable(error), call.request_id)[0])
     finally:
@@ -123,7 +123,7 @@ def _who(call: Call) -> tuple[str, str]:
 
 
 async def _news(call: Call, run: Run, mark: Mark) -> tuple[list[bytes], Mark]:
-    """What a receiver does not know yet, and how far it is then."""
+    """The changes that a receiver does not have yet, and its new position."""
     told: list[bytes] = []
     if run.last_seq > mark.seq:
         detail = await call.services.engine.runs.detail(run.run_id)
@@ -146,7 +146,7 @@ OPERATIONS = (
         "/runs/{run}/changes",
         "follow_run",
         follow,
-        "What happens to a run, as server-sent events; Last-Event-ID goes on behind an event",
+        "The changes of a run as server-sent events; Last-Event-ID continues after an event",
         {200: ChangeEvent, 204: None},
         query=FollowQuery,
         media=MEDIA,

@@ -1,4 +1,4 @@
-"""Operations on events: publish one, list those that topics keep."""
+"""Operations on events: publish one, list the events that topics keep."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class KeptEventBody(msgspec.Struct):
 
 
 class KeptEventPage(msgspec.Struct):
-    """Events that topics keep for waits to come, oldest first."""
+    """Events that topics keep for later waits, oldest first."""
 
     events: list[KeptEventBody]
 
 
 class KeptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Of which topic."""
+    """Events of one topic, or of all."""
 
     topic: Name | None = None
     limit: Limit = 100

@@ -13,7 +13,7 @@ from stepwell.model.states import RunStatus
 
 
 class PauseBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why; shown to whoever asks."""
+    """The reason, which is shown with the run."""
 
     reason: Text = ""
 
@@ -50,13 +50,13 @@ class HoldActList(msgspec.Struct):
 
 
 class HoldActsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How many of the latest."""
+    """How many acts."""
 
     limit: Limit = 100
 
 
 class HeldBody(msgspec.Struct):
-    """Whether a workflow, or all of them (null), is paused now; `changed` is false if it was so before."""
+    """Whether a workflow, or all of them (null), is paused now; `changed` is false if nothing changed."""
 
     workflow: str | None
     is_paused: bool
@@ -76,26 +76,26 @@ async def list_acts(call: Call) -> Reply:
 
 
 async def pause_run(call: Call) -> Reply:
-    """Have a run stand still until it is resumed."""
+    """Pause a run until it is resumed."""
     by, reason = call.caller.name, call.body.reason
     return await act(
         call,
         lambda engine, target: engine.holds.pause(target, by=by, reason=reason),
         "be paused",
-        "a run that has not ended and is not being cancelled or undone",
+        "a run that has not ended and is not being cancelled or rolled back",
         (RunStatus.PAUSED,),
         pauses=True,
     )
 
 
 async def resume_run(call: Call) -> Reply:
-    """Let a paused run go on."""
+    """Resume a paused run."""
     by = call.caller.name
     return await act(call, lambda engine, target: engine.holds.resume(target, by=by), "be resumed", "a paused run")
 
 
 async def pause(call: Call) -> Reply:
-    """Let no worker begin or go on with runs of a workflow, or of any."""
+    """Pause a workflow, or every workflow."""
     name = call.path.get("workflow")
     changed = await call.services.engine.holds.pause_workflow(name, by=call.caller.name, reason=call.body.reason)
     call.before, call.after = "" if changed else "paused", "paused"
@@ -103,7 +103,7 @@ async def pause(call: Call) -> Reply:
 
 
 async def resume(call: Call) -> Reply:
-    """Let runs of a workflow, or of all, go on."""
+    """Resume a workflow, or every workflow."""
     name = call.path.get("workflow")
     changed = await call.services.engine.holds.resume_workflow(name, by=call.caller.name)
     call.before = "paused" if changed else ""
@@ -111,8 +111,8 @@ async def resume(call: Call) -> Reply:
 
 
 OPERATIONS = (
-    steer("/runs/{run}/pause", "pause_run", pause_run, "Have a run stand still", ActedBody, PauseBody),
-    steer("/runs/{run}/resume", "resume_run", resume_run, "Let a paused run go on", ActedBody),
+    steer("/runs/{run}/pause", "pause_run", pause_run, "Pause a run", ActedBody, PauseBody),
+    steer("/runs/{run}/resume", "resume_run", resume_run, "Resume a paused run", ActedBody),
     look("/holds", "list_holds", list_holds, "Workflows that are paused", {200: HoldList}),
     look(
         "/holds/acts",
@@ -123,7 +123,7 @@ OPERATIONS = (
         query=HoldActsQuery,
     ),
     steer("/holds/pause", "pause_all", pause, "Pause every workflow", HeldBody, PauseBody),
-    steer("/holds/resume", "resume_all", resume, "Let what was paused by that go on", HeldBody),
+    steer("/holds/resume", "resume_all", resume, "Resume what that paused", HeldBody),
     steer("/workflows/{workflow}/pause", "pause_workflow", pause, "Pause a workflow", HeldBody, PauseBody),
-    steer("/workflows/{workflow}/resume", "resume_workflow", resume, "Let a paused workflow go on", HeldBody),
+    steer("/workflows/{workflow}/resume", "resume_workflow", resume, "Resume a paused workflow", HeldBody),
 )

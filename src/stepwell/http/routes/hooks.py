@@ -1,4 +1,4 @@
-"""Webhooks in: signed messages from elsewhere become signals or events, each once."""
+"""Incoming webhooks: a signed message becomes a signal or an event, once."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from stepwell.http.hooks import STRANGER, TOLERANCE, Hook, secrets_of
 
 
 class TakenBody(msgspec.Struct):
-    """What became of a message; a duplicate did nothing."""
+    """The outcome of a message; a duplicate did nothing."""
 
     delivery: Delivery
     reached: int
 
 
 async def take(call: Call) -> Reply:
-    """Take a signed message. The signature is checked before anything in the body is looked at."""
+    """Accept a signed message. The signature is checked before the body is parsed."""
     services = call.services
     hook = services.hooks.get(call.path["hook"])
-    # One that does not exist is refused like one that is signed wrongly, after the same work: nobody learns which
-    # there are. So every hook is checked with as many secrets as the one that has most.
+    # A hook that does not exist is refused like a wrong signature, after the same work, so that callers do not learn
+    # which hooks exist. So every hook is checked with as many secrets as the hook with the most.
     secrets = (STRANGER,) if hook is None else secrets_of(hook)
     tolerance = TOLERANCE if hook is None else hook.tolerance
     most = max((len(secrets_of(each)) for each in services.hooks.values()), default=1)
@@ -44,7 +44,7 @@ async def take(call: Call) -> Reply:
     if hook is None:
         raise SignatureError("the signature does not fit the message")
     payload = _parse(call)
-    # Twice the tolerance: a timestamp may lie ahead as well as behind.
+    # Twice the tolerance: a timestamp may be ahead or behind.
     until = Instant(services.engine.now() + 2 * span(hook.tolerance) + 1)
     scope, digest = f"hook {hook.name}", hashlib.sha256(call.raw).hexdigest()
     if await services.ledger.reserve(Reservation(scope, message_id, digest, "", until)):
@@ -58,7 +58,7 @@ async def take(call: Call) -> Reply:
 
 
 async def _hand_over(call: Call, hook: Hook, payload: Any, own_id: str) -> TakenBody:
-    """Make the message what the hook says. Doing it again with the same id does nothing."""
+    """Publish or send the message, as the hook defines. A repetition with the same id does nothing."""
     engine = call.services.engine
     if hook.topic is not None:
         return TakenBody(
@@ -85,7 +85,7 @@ def _target(payload: Any, path: str) -> str:
         found = found.get(part) if isinstance(found, dict) else None
     if isinstance(found, bool) or not isinstance(found, str | int):
         raise InvalidInputError(
-            "the message does not say which run it is for",
+            "the message does not name its run",
             [f"`{path}`: expected a text or a number"],
             where=path,
             fix="send the run's id or key there",
@@ -100,7 +100,7 @@ OPERATIONS = (
         name="take_message",
         permission=Permission.SIGNED,
         handler=take,
-        summary="A signed message from elsewhere",
+        summary="A signed message from another service",
         answers={200: TakenBody},
     ),
 )

@@ -1,4 +1,4 @@
-"""Operations that look at the ledger: who did what through this API."""
+"""Operations on the ledger: the audit of this API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stepwell.model.ledger import ACT_LAST
 
 
 class AuditQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which lines: those with numbers below this."""
+    """Lines with numbers below `below`."""
 
     limit: Limit = 100
     below: Annotated[int, Meta(ge=1, le=ACT_LAST)] = ACT_LAST

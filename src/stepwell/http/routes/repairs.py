@@ -1,4 +1,4 @@
-"""Operations that repair runs: retry, rewind, skip, redrive, fork, and continue a rollback."""
+"""Operations that repair runs: retry, rewind, skip, redrive, fork, and resume a rollback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PathText = Annotated[str, Meta(min_length=1, max_length=2_000)]
 
 
 class RewindBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where to go back to."""
+    """The step to rewind to."""
 
     path: PathText
     reason: Text = ""
@@ -29,7 +29,7 @@ class RewindBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class SkipBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is skipped, and with which result."""
+    """The step or wait to skip, and its result."""
 
     path: PathText
     result: Any | UnsetType = UNSET
@@ -38,7 +38,7 @@ class SkipBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RedriveBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """From where, on which version, and with what: all of it may be left out."""
+    """Where to continue, on which version, and with which input; every field is optional."""
 
     from_: PathText | None = msgspec.field(default=None, name="from")
     version: Literal["same", "new"] | Annotated[int, Meta(ge=1, le=2**31 - 1)] = "same"
@@ -50,7 +50,7 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """From where, and what the new run has of its own."""
+    """Where to fork, and the key and input of the new run."""
 
     from_: PathText = msgspec.field(name="from")
     key: KeyText | None = None
@@ -60,7 +60,7 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RepairBody(msgspec.Struct):
-    """What a repair does, or would do, and what the run is now."""
+    """What a repair does, or would do, and the status of the run now."""
 
     run_id: str
     verb: str
@@ -115,14 +115,14 @@ def _given(value: Any, otherwise: Any) -> Any:
 
 
 async def rewind(call: Call) -> Reply:
-    """Take a run back to a step."""
+    """Rewind a run to a step."""
     body: RewindBody = call.body
     how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason, "dry_run": body.dry_run}
     return await _repair(call, lambda engine, target: engine.repairs.rewind(target, body.path, **how))
 
 
 async def skip(call: Call) -> Reply:
-    """Record a result in the place of a step or wait."""
+    """Record a result for a step or wait."""
     body: SkipBody = call.body
     how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason, "dry_run": body.dry_run}
     result = _given(body.result, NO_RESULT)
@@ -130,10 +130,10 @@ async def skip(call: Call) -> Reply:
 
 
 async def redrive(call: Call) -> Reply:
-    """Let a failed run go on, from its failure or from a place."""
+    """Continue a failed run, from its failure or from another place."""
     body: RedriveBody = call.body
     how: dict[str, Any] = {
-        "start": body.from_,
+        "from_path": body.from_,
         "version": body.version,
         "input": _given(body.input, UNCHANGED),
         "skip": body.skip,
@@ -146,7 +146,7 @@ async def redrive(call: Call) -> Reply:
 
 
 async def fork(call: Call) -> Reply:
-    """Start a run that begins with a part of what another one recorded."""
+    """Start a run from a part of the record of another run."""
     body: ForkBody = call.body
     how: dict[str, Any] = {
         "key": body.key,
@@ -159,14 +159,14 @@ async def fork(call: Call) -> Reply:
 
 
 async def retry(call: Call) -> Reply:
-    """Let a failed run go on from the step that failed."""
+    """Continue a failed run from the step that failed."""
     by = call.caller.name
     needs = "a failed run whose key no other active run has"
     return await act(call, lambda engine, target: engine.repairs.retry(target, by=by), "be retried", needs)
 
 
 async def resume_rollback(call: Call) -> Reply:
-    """Go on with a rollback that stalled."""
+    """Resume an incomplete rollback."""
     by, needs = call.caller.name, "a run whose rollback is incomplete"
     return await act(
         call,
@@ -178,21 +178,19 @@ async def resume_rollback(call: Call) -> Reply:
 
 
 OPERATIONS = (
-    steer("/runs/{run}/retry", "retry_run", retry, "Let a failed run go on", ActedBody),
+    steer("/runs/{run}/retry", "retry_run", retry, "Continue a failed run", ActedBody),
     steer(
-        "/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Go on with a stalled rollback", ActedBody
+        "/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Resume an incomplete rollback", ActedBody
     ),
-    steer("/runs/{run}/rewind", "rewind_run", rewind, "Take a run back to a step", RepairBody, RewindBody),
+    steer("/runs/{run}/rewind", "rewind_run", rewind, "Rewind a run to a step", RepairBody, RewindBody),
     steer("/runs/{run}/skip", "skip_run", skip, "Supply the result of a step or wait", RepairBody, SkipBody),
     steer(
         "/runs/{run}/redrive",
         "redrive_run",
         redrive,
-        "Let a failed run go on, perhaps from elsewhere or with other code",
+        "Continue a failed run, also from another place or on another version",
         RepairBody,
         RedriveBody,
     ),
-    steer(
-        "/runs/{run}/fork", "fork_run", fork, "Start a run that begins with the record of another", RepairBody, ForkBody
-    ),
+    steer("/runs/{run}/fork", "fork_run", fork, "Start a run from the record of another run", RepairBody, ForkBody),
 )

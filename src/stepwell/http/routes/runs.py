@@ -47,22 +47,23 @@ _CURSOR = "runs:"
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why, and whether what was done is undone."""
+    """The reason, and whether completed steps are undone."""
 
     reason: Text = ""
     compensate: bool = True
 
 
 class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which runs: a line of the filter language (docs/filters.md), such as `status:failed since:24h`."""
+    """A line of the filter language (docs/filters.md), such as `status:failed since:24h`."""
 
     q: FilterText = ""
     limit: Limit = 50
     cursor: Cursor | None = None
+    system: bool = False  # also the runs of stepwell's own workflows
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which lines: those after a number."""
+    """Lines after a number."""
 
     limit: Limit = 100
     after: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
@@ -93,28 +94,28 @@ class ActList(msgspec.Struct):
 
 
 def write_cursor(run_id: str) -> str:
-    """Where the next page begins, as a word that callers need not understand."""
+    """The position of the next page, as an opaque word."""
     return base64.urlsafe_b64encode(f"{_CURSOR}{run_id}".encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> str:
-    """The run of a cursor. Raises `RequestError` for what never was one."""
+    """The run of a cursor. Raises `RequestError` if it is invalid."""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except ValueError:  # not ASCII, not base64, or not UTF-8
         text = ""
     if not text.startswith(_CURSOR) or text == _CURSOR or "\x00" in text:
-        raise RequestError("this is not a cursor", where="cursor", fix="give `next` of the page before, or none")
+        raise RequestError("this is not a cursor", where="cursor", fix="give `next` of the previous page")
     return text.removeprefix(_CURSOR)
 
 
 async def list_runs(call: Call) -> Reply:
-    """Runs, newest first, or as the filter says."""
+    """Runs, newest first, or in the order of the filter."""
     query: RunsQuery = call.query
     engine = call.services.engine
     where = call.filter(query.q, where="q")
     before = None if query.cursor is None else read_cursor(query.cursor)
-    found = await engine.runs.list(where, limit=query.limit + 1, before=before)
+    found = await engine.runs.list(where, limit=query.limit + 1, before=before, include_system=query.system)
     page = found[: query.limit]
     following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
     return Reply(RunPage([run_body(call, run) for run in page], following))
@@ -127,7 +128,7 @@ async def show_run(call: Call) -> Reply:
     return Reply(
         ShownRun(
             run_body(call, run_view(detail.run, fetch=engine.runs.fetch)),
-            [wait_body(wait) for wait in wait_views(detail)],
+            [wait_body(call, wait) for wait in wait_views(detail)],
             [progress_body(call, one) for one in progress_views(detail, engine.runs.fetch)],
             [signal.name for signal in detail.signals],
             [run_body(call, run_view(child)) for child in detail.children],
@@ -146,16 +147,16 @@ async def show_history(call: Call) -> Reply:
 
 
 async def show_tree(call: Call) -> Reply:
-    """The same as a tree."""
+    """The history of a run as a tree."""
     engine = call.services.engine
     detail = await engine.runs.detail(call.path["run"])
     entries = entry_views(detail, fetch=engine.runs.fetch)
-    root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), wait_body)
+    root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), lambda wait: wait_body(call, wait))
     return Reply(TreeBody(run_body(call, run_view(detail.run, fetch=engine.runs.fetch)), root))
 
 
 def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of: Any) -> Node:
-    """The tree of what was recorded and what waits, in the order of the first record below each place."""
+    """The tree of entries and waits, in the order of the first entry below each place."""
     root = Node("", "")
     places: dict[str, Node] = {"": root}
 
@@ -177,12 +178,12 @@ def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of
 
 
 async def why(call: Call) -> Reply:
-    """Why a run is not moving, and what moves it on."""
-    return Reply(why_body(await call.services.engine.explain(call.path["run"])))
+    """Why a run is where it is, and what lets it continue."""
+    return Reply(why_body(call, await call.services.engine.explain(call.path["run"])))
 
 
 async def result(call: Call) -> Reply:
-    """The result of a run, or of the one that continues it; waits for its end as long as it is told to."""
+    """The result of a run, or of its newest successor; waits for the end as long as `wait` allows."""
     engine, target = call.services.engine, call.path["run"]
     output: Any = None
     try:
@@ -238,7 +239,7 @@ OPERATIONS = (
         "/runs/{run}/result",
         "await_result",
         result,
-        "The result, by long poll; 202 while it goes on",
+        "The result, by long poll; 202 while the run has not ended",
         {200: ResultBody, 202: ResultBody},
         query=ResultQuery,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -12,10 +12,48 @@ from stepwell.http.roles import Permission
 from stepwell.telemetry.metrics import MEDIA, Counter, Gauge, render
 
 
+class IndexBody(msgspec.Struct):
+    """What this API is, with links to its parts."""
+
+    name: str
+    version: str
+    description: str
+    links: dict[str, str]
+
+
 class HealthBody(msgspec.Struct):
-    """That it is well; nothing else."""
+    """The health of the server."""
 
     status: str
+
+
+# Relative to this path, because the application may be mounted below another one.
+_LINKS: Final = {
+    "openapi": "openapi.json",
+    "runs": "runs",
+    "workflows": "workflows",
+    "workers": "workers",
+    "bulks": "bulks",
+    "holds": "holds",
+    "metrics": "metrics",
+    "health": "healthz",
+    "ready": "readyz",
+}
+
+
+async def index(call: Call) -> Reply | Response:
+    """What this API is: as a page for browsers, as JSON for programs."""
+    info = call.services.document["info"]
+    body = IndexBody(info["title"], info["version"], info["description"], _LINKS)
+    if "text/html" not in call.headers.get("accept", ""):
+        return Reply(body)
+    items = "".join(f'<li><a href="{path}">{name}</a></li>' for name, path in body.links.items())
+    page = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{body.name}</title><h1>{body.name} '
+        f"{body.version}</h1><p>{body.description} The OpenAPI document describes every request.</p>"
+        f"<ul>{items}</ul></html>"
+    )
+    return Response(page, media_type="text/html")
 
 
 async def healthz(call: Call) -> Reply:
@@ -35,7 +73,7 @@ async def describe(call: Call) -> Reply:
 
 
 async def metrics(call: Call) -> Response:
-    """Figures for Prometheus."""
+    """Metrics for Prometheus."""
     services = call.services
     answered = Counter("stepwell_http_requests_total", "Requests that were answered.", ("operation", "status"))
     for (name, status), count in services.requests.items():
@@ -45,8 +83,9 @@ async def metrics(call: Call) -> Response:
 
 
 OPERATIONS = (
+    look("/", "index", index, "What this API is, with links", {200: IndexBody}),
     look("/healthz", "healthz", healthz, "The process answers", {200: HealthBody}, Permission.PUBLIC),
     look("/readyz", "readyz", readyz, "The store answers", {200: HealthBody}, Permission.PUBLIC),
     look("/openapi.json", "describe", describe, "This API, as OpenAPI 3.1", {200: dict[str, Any]}),
-    look("/metrics", "metrics", metrics, "Figures for Prometheus", {200: str}, media="text/plain"),
+    look("/metrics", "metrics", metrics, "Metrics for Prometheus", {200: str}, media="text/plain"),
 )

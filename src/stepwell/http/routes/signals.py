@@ -1,4 +1,4 @@
-"""Operations on signals: send one to a run, list those that nobody read."""
+"""Operations on signals: send one to a run, list the signals that no run has read."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class SignalIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DeliveryBody(msgspec.Struct):
-    """What became of a signal."""
+    """The outcome of a signal."""
 
     delivery: Delivery
 
 
 class HeldQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Of which key."""
+    """Signals of one key, or of all."""
 
     key: KeyText | None = None
     limit: Limit = 100
 
 
 class UnreadQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Of which run."""
+    """Signals of one run, or of all."""
 
     run: KeyText | None = None
     limit: Limit = 100
@@ -50,7 +50,7 @@ async def signal(call: Call) -> Reply:
     scope, dedup_key = f"signal {target} by {call.caller.name}", None
     if key is not None:
         dedup_key = f"http-{hashlib.sha256(f'{scope} {key}'.encode()).hexdigest()}"
-        # Once the run has ended it knows no dedup keys any more, so what became of the signal is kept here.
+        # An ended run has no dedup keys, so the outcome of the signal is kept here.
         if await reserve(call, scope, key, ""):
             call.after = Delivery.DUPLICATE.value
             return Reply(DeliveryBody(Delivery.DUPLICATE), 200)
@@ -64,13 +64,13 @@ async def signal(call: Call) -> Reply:
 
 
 async def list_held(call: Call) -> Reply:
-    """Signals that wait for a run to come."""
+    """Signals that wait for the next run of their key."""
     found = await call.services.engine.signals.list_held(call.query.key, limit=call.query.limit)
     return Reply(SignalPage([signal_body(call, one) for one in found]))
 
 
 async def list_unread(call: Call) -> Reply:
-    """Signals that nobody read."""
+    """Signals that runs left unread."""
     found = await call.services.engine.signals.list_unread(call.query.run, limit=call.query.limit)
     return Reply(SignalPage([signal_body(call, one) for one in found]))
 

@@ -7,9 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from stepwell.advice import Advice, Verb
 from stepwell.engine.handles import Handle
 from stepwell.engine.starts import StartManyOptions
+from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, UnknownWorkflowError
+from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.http.fields import DurationText, KeyText
 from stepwell.http.idempotency import reserve
 from stepwell.http.operations import Call, Operation, Reply
@@ -17,6 +20,7 @@ from stepwell.http.roles import Permission
 from stepwell.http.routes.workflows import versions_of
 from stepwell.http.schemas import RunBody, run_body
 from stepwell.ids import RunId, SystemIds
+from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.nearest import nearest
 
 
@@ -36,15 +40,18 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class StartedBody(msgspec.Struct):
-    """The run that was started, or found; then `same_input` says whether it has the same input.
+    """The run that was started, or found. If it was found, `same_input` tells whether it has the same input; that is
+    null for a caller that may not see payloads, because the caller could guess an input.
 
-    That is null for a caller that sees no payloads: it could find one out by trying.
+    `note` and `advice` are for a run that was found and has already ended.
     """
 
     run: RunBody
     is_new: bool
     same_input: bool | None
     replaced: str | None
+    note: str
+    advice: list[AdviceBody]
 
 
 async def start(call: Call) -> Reply:
@@ -65,8 +72,16 @@ async def start(call: Call) -> Reply:
     call.after = view.status
     location = {"location": f"runs/{view.run_id}"}
     same_input = handle.same_input if handle.is_new or call.caller.sees_payloads else None
-    started = StartedBody(run_body(call, view), handle.is_new, same_input, handle.replaced)
+    note, advice = _found_words(handle, view)
+    started = StartedBody(run_body(call, view), handle.is_new, same_input, handle.replaced, note, advice_bodies(advice))
     return Reply(started, 201 if handle.is_new else 200, location)
+
+
+def _found_words(handle: Handle[Any], view: RunView) -> tuple[str, tuple[Advice, ...]]:
+    if handle.is_new or view.status not in TERMINAL:
+        return "", ()
+    advice = Advice(Verb.RETRY if view.status == RunStatus.FAILED else Verb.SHOW, view.run_id)
+    return f"nothing was started: this run was there already, and is {view.status}", (advice,)
 
 
 async def _begin(call: Call, body: StartBody, options: StartManyOptions, run_id: str | None = None) -> Handle[Any]:
@@ -78,8 +93,8 @@ async def _begin(call: Call, body: StartBody, options: StartManyOptions, run_id:
 
 
 async def _start_once(call: Call, body: StartBody, options: StartManyOptions, key: str) -> Handle[Any]:
-    """The run's id is decided, and kept under the key, before the run is started: a repeated request finds that id
-    taken, whatever became of the first one.
+    """The run's id is chosen and stored under the key before the run is started. So a repeated request finds that id,
+    whatever the outcome of the first request.
     """
     engine = call.services.engine
     run_id = await reserve(call, f"start by {call.caller.name}", key, SystemIds(call.services.clock).uuid())
@@ -117,7 +132,7 @@ OPERATIONS = (
         name="start_run",
         permission=Permission.STEER,
         handler=start,
-        summary="Start a run, or get the one that has this key",
+        summary="Start a run, or get the run of this key",
         answers={201: StartedBody, 200: StartedBody},
         body=StartBody,
         takes_key=True,

@@ -1,4 +1,4 @@
-"""Operations that look at workers."""
+"""Operations on workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that look at workflows: what can be started, and with which input."""
+"""Operations on workflows: what can be started, and with which input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SignalType(msgspec.Struct):
 
 
 class WorkflowBody(msgspec.Struct):
-    """One version of a workflow. Without schemas if this server knows it only from the store."""
+    """One version of a workflow. It has no schemas if this server knows it only from the store."""
 
     name: str
     version: int
@@ -90,7 +90,7 @@ def _signal_type(name: str, signal: str | Signal[Any]) -> SignalType:
 
 
 def schema_of(hint: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a type; None if it cannot be told."""
+    """The JSON Schema of a type; None if it has none."""
     try:
         plan_for(hint, Place("", "", "the schema"))
         return msgspec.json.schema(hint, schema_hook=lambda _: {})

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, assert_never
 
 import msgspec
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import Instant, Span, to_timedelta
 from stepwell.codec.base import Place
 from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepFailed, StepwellError, StoreError
@@ -376,8 +377,10 @@ def _unknown(turn: Turn, location: Location, number: int) -> Entry:
     error = OutcomeUnknown(
         f"the outcome of at-most-once step {path} is unknown: its worker died while it ran",
         where=path,
-        fix=f"check whether it took effect. If it did, type: stepwell skip {turn.run.run_id} {path} --result JSON; if "
-        f"it did not, type: stepwell retry {turn.run.run_id}, which runs it again",
+        fix=(
+            Advice(Verb.SKIP, turn.run.run_id, {"path": path}, note="check whether it took effect; if it did"),
+            Advice(Verb.RETRY, turn.run.run_id, note="if it did not, run it again"),
+        ),
     )
     return turn.journal.record(
         location, EntryKind.STEP, EntryStatus.FAILED, encode_failure(record_failure(error)), turn.now, 0, number

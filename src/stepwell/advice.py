@@ -1,0 +1,217 @@
+"""Advice: what to do next, as data. Each audience has its own renderer: Python, the command line, and HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+
+class Verb(StrEnum):
+    """Everything that advice can tell a person to do."""
+
+    CANCEL = "cancel"
+    DEPLOY = "deploy"
+    FORK = "fork"
+    LIST = "list"
+    LIST_BULKS = "bulk list"
+    PAUSE = "pause"
+    PUBLISH = "publish"
+    RESUME = "resume"
+    RESUME_ALL = "resume all"
+    RESUME_ROLLBACK = "rollback resume"
+    RESUME_WORKFLOW = "workflow resume"
+    RETRY = "retry"
+    REWIND = "rewind"
+    SHOW = "show"
+    SIGNAL = "signal"
+    SKIP = "skip"
+    WATCH = "watch"
+    WHY = "why"
+    WORKER = "worker"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Verb:
+        # A newer release may have stored a verb that this one does not know. Showing the run is always possible.
+        return cls.SHOW
+
+
+class _Form(NamedTuple):
+    """One verb for each audience. `{target}` and the names of options stand where their quoted values go."""
+
+    call: str
+    command: str
+    method: str = ""
+    path: str = ""
+
+
+_FORMS: Final[Mapping[Verb, _Form]] = {
+    Verb.CANCEL: _Form("engine.cancel({target})", "stepwell cancel {target}", "POST", "/runs/{target}/cancel"),
+    Verb.DEPLOY: _Form("deploy code that fits this run", "deploy code that fits this run"),
+    Verb.FORK: _Form(
+        "engine.repairs.fork({target}, {path})",
+        "stepwell fork --from={path} {target}",
+        "POST",
+        "/runs/{target}/fork",
+    ),
+    Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
+    Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
+    Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
+    Verb.PUBLISH: _Form("engine.publish({target})", "stepwell publish {target}", "POST", "/events"),
+    Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),
+    Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/holds/resume"),
+    Verb.RESUME_ROLLBACK: _Form(
+        "engine.repairs.resume_rollback({target})",
+        "stepwell rollback resume {target}",
+        "POST",
+        "/runs/{target}/resume-rollback",
+    ),
+    Verb.RESUME_WORKFLOW: _Form(
+        "engine.holds.resume_workflow({target})",
+        "stepwell workflow resume {target}",
+        "POST",
+        "/workflows/{target}/resume",
+    ),
+    Verb.RETRY: _Form("engine.repairs.retry({target})", "stepwell retry {target}", "POST", "/runs/{target}/retry"),
+    Verb.REWIND: _Form(
+        "engine.repairs.rewind({target}, {path})", "stepwell rewind {target} {path}", "POST", "/runs/{target}/rewind"
+    ),
+    Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/runs/{target}"),
+    Verb.SIGNAL: _Form(
+        "engine.signal({target}, {name})", "stepwell signal {target} {name}", "POST", "/runs/{target}/signals"
+    ),
+    Verb.SKIP: _Form(
+        "engine.repairs.skip({target}, {path}, result)",
+        "stepwell skip --result=JSON {target} {path}",
+        "POST",
+        "/runs/{target}/skip",
+    ),
+    Verb.WATCH: _Form("engine.runs.watch({target})", "stepwell watch {target}", "GET", "/runs/{target}/changes"),
+    Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/runs/{target}/why"),
+    Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),
+}
+_LOOKS: Final = frozenset({Verb.LIST, Verb.LIST_BULKS, Verb.SHOW, Verb.WATCH, Verb.WHY})
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to do next. `target` is a run, workflow or topic; `note` is a condition, or what comes before it."""
+
+    verb: Verb
+    target: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def has_command(self) -> bool:
+        """Whether there is something to type. Code is deployed elsewhere."""
+        return self.verb is not Verb.DEPLOY
+
+    @property
+    def is_look(self) -> bool:
+        """Whether it only shows more, and changes nothing."""
+        return self.verb in _LOOKS
+
+    def as_python(self) -> str:
+        """The call, for people who write Python."""
+        return self._noted(self._fill(_FORMS[self.verb].call, repr))
+
+    def as_command(self) -> str:
+        """The line to type in a shell, after the note. Stored text in it cannot run, nor control a terminal."""
+        return self._noted(self.command)
+
+    @property
+    def command(self) -> str:
+        """The line to type in a shell, without the note."""
+        form = _FORMS[self.verb].command
+        values = (self.target, *self.options.values())
+        # A value that begins with a dash is not an option: behind `--` nothing is.
+        if any(value.startswith("-") for value in values):
+            form = form.replace(" {target}", " -- {target}", 1)
+        return self._fill(form, quote_for_shell)
+
+    def as_http(self) -> dict[str, Any]:
+        """The request: its method and path are empty for what the API cannot do."""
+        from urllib.parse import quote
+
+        form = _FORMS[self.verb]
+        return {
+            "verb": self.verb.value,
+            "target": self.target,
+            "options": dict(self.options),
+            "note": self.note,
+            "method": form.method,
+            "path": self._fill(form.path, lambda value: quote(value, safe="", errors="replace")),
+        }
+
+    def as_request(self) -> str:
+        """The request in words, after the note; the act itself where the API has none."""
+        form = _FORMS[self.verb]
+        return self._noted(f"{form.method} {self.as_http()['path']}" if form.path else self.command)
+
+    def _fill(self, form: str, quoted: Callable[[str], str]) -> str:
+        values = {name: quoted(value) for name, value in self.options.items()}
+        return form.format_map(_Values(values, target=quoted(self.target)))
+
+    def _noted(self, act: str) -> str:
+        return f"{self.note}: {act}" if self.note else act
+
+
+class _Values(dict[str, str]):
+    """What fills a form. A value that is not known is shown by its name in capitals."""
+
+    def __missing__(self, name: str) -> str:
+        return name.upper()
+
+
+Fix = str | Advice | tuple[Advice, ...]
+"""What an error says about its fix: words that are the same for every audience, or advice."""
+
+
+def advice_of(fix: Fix) -> tuple[Advice, ...]:
+    """The advice in a fix; none if it is words."""
+    if isinstance(fix, str):
+        return ()
+    return (fix,) if isinstance(fix, Advice) else fix
+
+
+def in_python(advice: Iterable[Advice]) -> str:
+    """All of it in one line, for people who write Python."""
+    return "; ".join(one.as_python() for one in advice)
+
+
+def in_commands(advice: Iterable[Advice]) -> str:
+    """All of it in one line, for people at a terminal."""
+    return "; ".join(one.as_command() for one in advice)
+
+
+def in_requests(advice: Iterable[Advice]) -> str:
+    """All of it in one line, for clients of the HTTP API."""
+    return "; ".join(one.as_request() for one in advice)
+
+
+def quote_for_shell(text: str) -> str:
+    """One word of a shell's command line, that a terminal shows and does not obey.
+
+    Characters that cannot be printed are written as bash, zsh and ksh read them: `$'\\x1b'`.
+    """
+    if not text:
+        return "''"
+    if _SAFE.issuperset(text):
+        return text
+    if text.isprintable():
+        return "'" + text.replace("'", "'\"'\"'") + "'"
+    return "$'" + "".join(map(_spell, text)) + "'"
+
+
+_SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
+
+
+def _spell(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
