@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stepwell import Context, Engine, RunView, workflow
+from stepwell import Context, Engine, workflow
 from stepwell.engine import watches
 from stepwell.model.runs import Run
 from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.views import RunView
 
 WATCHERS = 40
 
