@@ -53,9 +53,10 @@ class Workflow(Generic[In, Out]):
                 why="a workflow takes its context and at most one input",
                 fix="put the values into one dataclass",
             )
-        self.takes_input = len(parameters) == 2
-        self.input_hint: Any = parameters[1].hint if self.takes_input else None
-        self.input_default: Any = parameters[1].default if self.takes_input else MISSING
+        inputs = parameters[1:]
+        self.takes_input = bool(inputs)
+        self.input_hint: Any = inputs[0].hint if inputs else None
+        self.input_default: Any = inputs[0].default if inputs else MISSING
         self.output_hint: Any = signature.returns
 
     @property
