@@ -35,7 +35,7 @@ async def _follow(stage: Stage, kind: HintKind) -> str:
         async def find_slowly(target: str) -> Run | None:
             run: Run | None = await find(target)
             if run is not None and run.status is RunStatus.CONTINUED:
-                store.wakeups.tell(Hint(kind, tuple(told)))  # type: ignore[attr-defined]
+                store.wakeups.notify(Hint(kind, tuple(told)))  # type: ignore[attr-defined]
             await asyncio.sleep(0.02)
             return run
 

@@ -181,7 +181,7 @@ async def test_continuing_is_refused_while_something_could_not_be_undone_any_mor
     view = await harness.status(run)
     assert view.status == "compensated"
     assert view.failure is not None
-    assert "would lose what undoes special" in view.failure.message
+    assert "would lose the compensation of special" in view.failure.message
     assert 'compensations="drop"' in view.failure.fix
     assert ledger.lines == ["charge 1", "special refund month 1"]
 

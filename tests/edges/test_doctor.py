@@ -176,7 +176,7 @@ def test_a_store_without_life_is_wrong_usage(cli: Cli) -> None:
         said = cli(command, "--db", "memory:")
 
         assert (said.code, said.out) == (2, "")
-        assert said.err.startswith("SW103  there is nothing to look at")
+        assert said.err.startswith("SW103  'memory:' has nothing to read")
 
 
 def test_a_server_is_examined_and_its_password_is_not_shown(cli: Cli, postgres_url: str) -> None:

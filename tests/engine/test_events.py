@@ -126,7 +126,7 @@ async def test_a_child_is_awaited_in_one_place_at_a_time(harness: Harness):
     run = await worker.start(parent)
     await harness.drain()
 
-    assert await harness.result(run) == "the child child has been awaited"
+    assert await harness.result(run) == "the code has already awaited child child"
 
 
 async def test_a_repeated_event_does_nothing_and_tells_the_same(harness: Harness):

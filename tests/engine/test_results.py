@@ -145,7 +145,7 @@ async def test_a_chain_is_followed_while_hints_about_other_runs_arrive(harness: 
     async def find_and_hear(target: str) -> Any:
         found = await find(target)
         if found is not None and found.status.value == "continued":
-            client.wire.behind.wakeups.tell(Hint(HintKind.ENDED, (first.run_id, other.run_id)))
+            client.wire.behind.wakeups.notify(Hint(HintKind.ENDED, (first.run_id, other.run_id)))
         return found
 
     views.find = find_and_hear

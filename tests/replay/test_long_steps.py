@@ -538,7 +538,7 @@ async def test_a_step_that_runs_at_most_once_cannot_yield(harness: Harness):
     run = await worker.start(flow)
     await harness.drain()
 
-    with pytest.raises(RunFailed, match="runs at most once, and called `yield_`"):
+    with pytest.raises(RunFailed, match="runs at most once, but called `yield_`"):
         await harness.result(run)
 
 

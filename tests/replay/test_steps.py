@@ -270,7 +270,7 @@ async def test_an_operator_decides_about_an_at_most_once_step_whose_outcome_is_u
     await harness.drain()
 
     assert unknown.value.fix_in_commands == (
-        f"find out whether it took effect; if it did: stepwell skip --result=JSON {run.run_id} transfer; "
+        f"check whether it took effect; if it did: stepwell skip --result=JSON {run.run_id} transfer; "
         f"if it did not, run it again: stepwell retry {run.run_id}"
     )
     assert await harness.result(run) == {"skip": "known", "retry": "sent"}[verb]

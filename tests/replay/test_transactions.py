@@ -208,7 +208,7 @@ async def test_a_body_that_waits_is_refused_and_leaves_no_row(harness: Harness):
     run = await worker.start(flow)
     await harness.advance("1m")
 
-    with pytest.raises(RunFailed, match="transactional step `slow` waits for something else"):
+    with pytest.raises(RunFailed, match="transactional step `slow` waits for something outside its transaction"):
         await harness.result(run)
     assert await rows_of(worker) == []
     [entry] = await harness.history(run)

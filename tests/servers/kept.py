@@ -30,7 +30,7 @@ class KeptPool(ConnectionPool):
         self._urgent.open()
         self._connections.give(await self._connect())
 
-    def _let_go(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         connection.detach()
         self._resting.append(connection)
 

@@ -30,7 +30,7 @@ class Repeats:
         }
         self._killed = {line.facts["pid"]: line.at for line in evidence.of("killed")}
         self._stops = _times((line.facts["pid"], line.at) for line in evidence.of("stopped"))
-        self._stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "lease lost" in e.facts["text"])
+        self._stalls = _times((e.pid, e.at) for e in evidence.of("warned") if "the lease is lost" in e.facts["text"])
         drained = {line.pid for line in evidence.of("drained")}
         self._silent_stalls = [line for line in evidence.of("stalled") if line.pid in drained]
         # Who leaves hears of a lost lease only by its commits, run by run.

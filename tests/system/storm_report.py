@@ -87,7 +87,7 @@ def figures(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
     statuses = Counter(run.status.value for run in evidence.runs.values())
     entries = [entry for run in evidence.runs.values() for entry in run.entries]
     steps = [entry for entry in entries if entry.kind in ("step", "undo")]
-    lost_leases = sum("lease lost" in line.facts["text"] for line in evidence.of("warned"))
+    lost_leases = sum("the lease is lost" in line.facts["text"] for line in evidence.of("warned"))
     deliveries = evidence.of("event")
 
     def count(kind: str) -> str:

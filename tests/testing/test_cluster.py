@@ -58,7 +58,7 @@ async def test_without_a_worker_left_a_run_is_stuck_and_says_so(stepwell: Kit):
     await stepwell.clock.advance(seconds=5)
     stepwell.kill(only)
 
-    with pytest.raises(Stuck, match="waits: no worker for working version 1 is alive"):
+    with pytest.raises(Stuck, match="no worker for working version 1 is alive"):
         await run.result()
 
 

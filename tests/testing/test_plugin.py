@@ -392,4 +392,4 @@ def test_a_session_without_workflows_does_not_load_the_engine():
     code = "import sys, stepwell.testing.plugin; print([m for m in sys.modules if m.startswith('stepwell.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
 
-    assert done.stdout.strip() == "['stepwell.testing', 'stepwell.testing.plugin']"
+    assert done.stdout.strip() == "['stepwell.lazy', 'stepwell.testing', 'stepwell.testing.plugin']"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stepwell.engine.views import RunView
     from stepwell.environment import Environment
     from stepwell.ids import RunId
-    from stepwell.model.runs import Run
     from stepwell.replay.workflows import Workflow
     from stepwell.stores.base.store import Store
     from stepwell.stores.base.views import Detail, RunFilter
@@ -87,17 +86,13 @@ class Client:
     ) -> list[RunView]:
         """`engine.runs.list`, without importing the engine unless the store has to be asked again."""
         from stepwell.engine.filters import parse_filter
-        from stepwell.engine.system_runs import list_own, names_system
+        from stepwell.engine.system_runs import without_system_runs
         from stepwell.engine.views import run_view
 
         wanted = parse_filter(where, self.store.now()) if isinstance(where, str) else where
-
-        async def list_page(limit: int, before: RunId | None) -> list[Run]:
-            return await self.views.list_runs(wanted, limit=limit, before=before)
-
+        listed = wanted if include_system else without_system_runs(wanted)
         try:
-            is_all = include_system or names_system(wanted)
-            runs = await (list_page(limit, before) if is_all else list_own(list_page, limit, before))
+            runs = await self.views.list_runs(listed, limit=limit, before=before)
         except StoreUnavailableError:  # the engine asks again
             return await self.engine.runs.list(wanted, limit=limit, before=before, include_system=include_system)
         return [run_view(run) for run in runs]
@@ -105,14 +100,10 @@ class Client:
     async def count_runs(self, where: str, *, limit: int, include_system: bool = False) -> int:
         """How many runs `list_runs` would list, up to a limit."""
         from stepwell.engine.filters import parse_filter
-        from stepwell.engine.system_runs import SYSTEM_WORKFLOWS, names_system
+        from stepwell.engine.system_runs import without_system_runs
 
         wanted = parse_filter(where, self.store.now())
-        found = await self.views.count_runs(wanted, limit=limit)
-        if include_system or names_system(wanted) or found >= limit:
-            return found
-        hidden = [await self.views.count_runs(wanted._replace(workflow=one), limit=limit) for one in SYSTEM_WORKFLOWS]
-        return found - sum(hidden)
+        return await self.views.count_runs(wanted if include_system else without_system_runs(wanted), limit=limit)
 
 
 def ask(

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
     from stepwell.cli.client import Client
     from stepwell.ids import RunId
-    from stepwell.stores.base.views import RunFilter
 
 LAST, LAST_FAILED = "@last", "@last-failed"
 _SHORTCUTS = {
     LAST: (),
     LAST_FAILED: (RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED),
 }
-SYSTEM = "stepwell."  # the names of our own workflows begin with it
 _SHOWN_MAX = 5
 _COMPLETED_MAX = 50
 
@@ -53,21 +51,10 @@ async def _shortcut(client: Client, target: str) -> RunId:
         raise NotFoundError("run", target, near=[name for name in _SHORTCUTS if name.startswith(target[:2])])
     from stepwell.stores.base.views import RunFilter
 
-    newest = await client.list_runs(without_system_runs(RunFilter(statuses=_SHORTCUTS[target])), limit=1)
+    newest = await client.list_runs(RunFilter(statuses=_SHORTCUTS[target]), limit=1)
     if not newest:
         raise NotFoundError("run", target, fix="no run has failed" if target == LAST_FAILED else "start one first")
     return _id(newest[0].run_id)
-
-
-def without_system_runs(where: RunFilter) -> RunFilter:
-    """The filter without the runs of our own workflows, unless it names a workflow, a key or an id itself."""
-    from stepwell.stores.base.filters import Condition, Field
-
-    named = {condition.field for condition in where.conditions if not condition.negated}
-    if where.workflow is not None or where.key is not None or named & {Field.WORKFLOW, Field.KEY, Field.ID}:
-        return where
-    hidden = Condition(Field.WORKFLOW, ((SYSTEM, ""),), negated=True)
-    return where._replace(conditions=(*where.conditions, hidden))
 
 
 def _id(run_id: str) -> RunId:

@@ -29,7 +29,7 @@ from stepwell.engine.starts import (
     input_place,
     positive,
 )
-from stepwell.engine.system_runs import list_own, names_system
+from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import NotFoundError, StoreError
@@ -433,13 +433,9 @@ class Runs:
         is stored outside its run is listed as a mark; `find` has it. Raises `FilterError`.
         """
         wanted = parse_filter(where, self._backend.store.now()) if isinstance(where, str) else where
+        listed = wanted if include_system else without_system_runs(wanted)
         cursor = None if before is None else RunId(before)
-
-        async def list_page(limit: int, before: RunId | None) -> list[Run]:
-            return await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=limit, before=before))
-
-        is_all = include_system or names_system(wanted)
-        runs = await (list_page(limit, cursor) if is_all else list_own(list_page, limit, cursor))
+        runs = await self._backend.retrying(lambda store: store.views.list_runs(listed, limit=limit, before=cursor))
         return [run_view(run) for run in runs]
 
 

@@ -134,7 +134,7 @@ def kind_of(failure: FailureRecord) -> FailureKind:
         return "critical"
     if failure.type == Failure.__name__ and not failure.qualified:
         return "failure"
-    return "timeout" if failure.message.startswith("it ran longer than its limit of") else "exhausted"
+    return "exhausted"
 
 
 def with_run_failure(failure: FailureRecord, stored: bytes | None) -> FailureRecord:

@@ -137,7 +137,8 @@ class Load:
         broken = violations(evidence)
         if not self._has_sinks:
             del broken["bad events"]
-        assert {promise: found for promise, found in broken.items() if found} == {}
+        kept = {promise: found for promise, found in broken.items() if found}
+        assert kept == {}, kept
         assert evidence.of("unacknowledged") == []
         for line in evidence.of("performed"):
             assert own[line.facts["run"]].output == line.facts["value"]

@@ -161,7 +161,7 @@ async def test_a_worker_that_was_stopped_past_its_lease_commits_nothing_and_star
         first.send(signal.SIGCONT)
         results = [await handle.result(timeout=SECONDS_MAX) for handle in handles]
         recorded = {entry.value for handle in handles for entry in await engine.runs.history(handle.run_id)}
-        await until(lambda: "lease lost" in first.log())
+        await until(lambda: "the lease is lost" in first.log())
         second.send(signal.SIGTERM)
         assert await second.left() == 0
         later = await engine.start(chain, Job(1))
@@ -178,7 +178,9 @@ async def test_a_worker_that_was_stopped_past_its_lease_commits_nothing_and_star
 def begun_blindly(crew: Crew, pid: int) -> list[Execution]:
     """Bodies that a process began after it was continued, and before it had noticed that its lease was over."""
     [continued] = [line.at for line in crew.lines("continued") if line.facts["pid"] == pid]
-    noticed = min(line.at for line in crew.lines("warned") if line.pid == pid and "lease lost" in line.facts["text"])
+    noticed = min(
+        line.at for line in crew.lines("warned") if line.pid == pid and "the lease is lost" in line.facts["text"]
+    )
     return [each for each in executions(crew) if each.pid == pid and continued < each.began < noticed]
 
 
@@ -219,7 +221,7 @@ async def test_workers_whose_clocks_are_an_hour_off_change_nothing(crew: Crew) -
         after = load.store.now()
         await load.check(evidence)
 
-    assert [line for line in evidence.of("warned") if "lease lost" in line.facts["text"]] == []
+    assert [line for line in evidence.of("warned") if "the lease is lost" in line.facts["text"]] == []
     assert len({each.pid for each in evidence.executions}) == 2
     moments = [entry.at for found in evidence.runs.values() for entry in found.detail.history.entries]
     assert before <= min(moments)

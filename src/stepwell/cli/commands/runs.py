@@ -25,7 +25,7 @@ from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
-from stepwell.cli.targets import complete_run, get_run_id, without_system_runs
+from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import clean, clean_lines, dump_json, duration, moment, shell_word, shorten, wrap
 from stepwell.cli.tree import render_tree
 from stepwell.cli.values import shown_value
@@ -114,17 +114,13 @@ class Page(NamedTuple):
 
 
 async def _read_page(client: Client, wanted: str, limit: int, before: str | None, show_all: bool, out: Output) -> Page:
-    from stepwell.engine.filters import parse_filter
-
-    where = parse_filter(wanted, client.store.now())
-    where = where if show_all else without_system_runs(where)
     cursor = None if before is None else await get_run_id(client, before)
-    found = await client.list_runs(where, limit=limit + 1, before=cursor)
+    found = await client.list_runs(wanted, limit=limit + 1, before=cursor, include_system=show_all)
     runs, following = found[:limit], found[limit - 1].run_id if len(found) > limit else None
     if not out.is_for_people:
         return Page(runs, following, len(found), {}, None)
     is_whole = cursor is None and len(found) <= limit
-    total = len(found) if is_whole else await client.views.count_runs(where, limit=_COUNTED_MAX + 1)
+    total = len(found) if is_whole else await client.count_runs(wanted, limit=_COUNTED_MAX + 1, include_system=show_all)
     is_short = out.is_terminal and not out.is_wide
     short = await short_ids(client.views, [run.run_id for run in runs]) if is_short else {}
     return Page(runs, following, total, short, await _look_around(client, runs))

@@ -10,7 +10,6 @@ from stepwell.cli.bars import Bars
 from stepwell.cli.client import Client, ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.targets import SYSTEM
 from stepwell.cli.texts import clean, moment
 
 if TYPE_CHECKING:
@@ -94,7 +93,9 @@ async def _read(
         if not uses:
             raise UnknownWorkflowError("workflow", workflow, near=nearest(workflow, known))
     else:
-        uses = [use for use in uses if not use.workflow.startswith(SYSTEM)]
+        from stepwell.engine.system_runs import PREFIX
+
+        uses = [use for use in uses if not use.workflow.startswith(PREFIX)]
     if not patches:
         return uses, []
     code = None

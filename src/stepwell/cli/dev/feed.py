@@ -209,7 +209,8 @@ def _by(hold: HoldView) -> str:
 
 
 def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
-    until = "" if wait.due_at is None else f", {duration(max(0.0, (wait.due_at - now).total_seconds()))} at most"
+    left = None if wait.due_at is None else duration(max(0.0, (wait.due_at - now).total_seconds()))
+    until = "" if left is None else f", {left} at most"
     match wait.kind:
         case "signal":
             what = " or ".join(repr(name) for name in wait.names) or "of any name"
@@ -220,7 +221,7 @@ def _waiting(run: RunView, wait: WaitView, now: datetime) -> Event:
         case "child":
             said = "waiting for its child run"
         case _:
-            said = f"sleeping{until.removesuffix(' at most').replace(',', ' for', 1)}"
+            said = "sleeping" if left is None else f"sleeping for {left}"
     facts = {
         "path": wait.path,
         "kind": wait.kind,
