@@ -60,6 +60,7 @@ check: setup ## lint, format, types, layers, generated pages, and the audit that
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python -m tools.sync_context --check
 	$(BIN)/python -m tools.sync_side --check
+	$(BIN)/python -m tools.scorecard --check
 	$(BIN)/python -m tools.audit --offline
 
 mypy: setup
