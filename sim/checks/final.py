@@ -101,10 +101,9 @@ def _check_bodies(world: World) -> None:
     if not world.mix.is_calm or world.stats["poisonings"]:
         return
     for (run_id, path, attempt), count in counts.items():
-        # A retried race begins anew, with the branches that had lost. Code that is stopped for a mistake of its own
-        # leaves the bodies of its other branches behind, and they run again once it is fixed.
+        # A retried race begins anew, with the branches that had lost.
         is_long = world.checker.nodes.get(path.rpartition("/")[2], {}).get("kind", "").startswith("long")
-        if count > 1 and not is_long and not world.checker.shadow(run_id).retries and not world.is_mended(run_id):
+        if count > 1 and not is_long and not world.checker.shadow(run_id).retries:
             world.checker.violate(
                 "I1", run_id, f"attempt {attempt} of {path} ran {count} times, and nothing had failed"
             )

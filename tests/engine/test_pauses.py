@@ -323,3 +323,55 @@ async def test_a_child_of_a_paused_workflow_waits_and_its_parent_with_it(harness
     await worker.do(worker.engine.holds.resume_workflow("child"))
     await harness.advance("1s")
     assert await harness.result(run) == "x"
+
+
+def beside_a_mistake(gate: Gate, *, is_fixed: bool) -> Any:
+    """A workflow whose race changes a variable outside of itself, while steps run in other branches."""
+
+    @workflow(name="flow")
+    async def flow(ctx: Context) -> list[str]:
+        found: list[str] = []
+
+        async def changes(inner: Context) -> str:
+            await inner.sleep("until both run", "1s")
+
+            async def first(branch: Context) -> str:
+                if not is_fixed:
+                    found.append("lost")
+                return "found"
+
+            async def second(branch: Context) -> None:
+                await branch.receive("never")
+
+            won = await inner.race("race", {"first": first, "second": second})
+            return won.branch
+
+        async def works(inner: Context) -> str:
+            return await inner.step("one", gate.body("one"))
+
+        async def sleeps(inner: Context) -> str:
+            await inner.sleep("short", "2s")
+            return "slept"
+
+        done = await ctx.join("all", {"changes": changes, "works": works, "sleeps": sleeps})
+        return [*done.values()]
+
+    return flow
+
+
+async def test_a_step_beside_code_that_is_stopped_ends_and_is_recorded(harness: Harness) -> None:
+    gate = Gate()
+    worker = await harness.worker(beside_a_mistake(gate, is_fixed=False))
+    run = await worker.start("flow")
+    await harness.advance("1h")  # far behind the timer beside it, which must not wake the stopped code again and again
+    assert (await harness.status(run)).status == "running"
+    gate.is_open.set()
+    await harness.advance("1s")
+    view = await harness.status(run)
+    assert (view.status, view.failure and view.failure.code) == ("paused", "SW127")
+    assert "all/works/one" in await harness.paths(run)
+
+    await harness.takeover(worker, beside_a_mistake(gate, is_fixed=True))
+    await harness.advance("11m")
+    assert await harness.result(run) == ["first", "one", "slept"]
+    assert gate.begun == ["one"]

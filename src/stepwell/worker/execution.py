@@ -249,7 +249,8 @@ class Execution:
         if bodies.held:
             bodies.start(self)
         if timer.handle is not None or turn.waits.has_deadlines or claim.run.deadline_at is not None:
-            timer.set(turn.waits.next_deadline, self)
+            # Code that was stopped passes no deadline of its own.
+            timer.set(turn.waits.next_deadline if turn.problem is None else None, self)
 
     def _next_move(self, turn: Turn) -> Move | None:
         claim, bodies, settings = self._claim, self._bodies, self._resources.settings
@@ -263,6 +264,7 @@ class Execution:
         now, deadline = (self._resources.now(), turn.waits.next_deadline) if is_waiting else (Instant(0), None)
         facts = ClaimFacts(
             has_ended=has_ended,
+            is_pausing=turn.problem is not None,
             is_interrupted=is_interrupted(turn.problem),
             is_leaving=claim.is_leaving,
             is_running=bool(bodies.running),

@@ -30,6 +30,7 @@ class ClaimFacts(NamedTuple):
     """The facts about a claim when its code waits or has ended."""
 
     has_ended: bool = False  # the code returned, raised or diverged
+    is_pausing: bool = False  # it diverged: what its bodies do is recorded, because the run will be resumed
     is_interrupted: bool = False  # it was stopped because the store is unavailable
     is_leaving: bool = False  # the run is to be released
     is_running: bool = False  # some of its bodies run
@@ -43,7 +44,7 @@ def decide_next(facts: ClaimFacts) -> NextMove:
     """Decide what the claim does; the caller does it."""
     if facts.has_ended:
         if facts.is_running:
-            return NextMove.STOP_BODIES
+            return NextMove.STAY if facts.is_pausing else NextMove.STOP_BODIES
         return NextMove.RELEASE if facts.is_interrupted else NextMove.CONCLUDE
     if facts.is_running or facts.is_holding:
         return NextMove.STAY

@@ -33,7 +33,8 @@ NOW = Instant(100 * SECOND)
         (ClaimFacts(has_ended=True, is_idle=False), NextMove.CONCLUDE),
         (ClaimFacts(has_ended=True, is_interrupted=True), NextMove.RELEASE),
         (ClaimFacts(has_ended=True, is_running=True), NextMove.STOP_BODIES),
-        (ClaimFacts(has_ended=True, is_running=True, is_interrupted=True), NextMove.STOP_BODIES),
+        (ClaimFacts(has_ended=True, is_running=True, is_pausing=True), NextMove.STAY),
+        (ClaimFacts(has_ended=True, is_running=True, is_pausing=True, is_interrupted=True), NextMove.STAY),
         (ClaimFacts(has_ended=True, is_running=True, is_leaving=True), NextMove.STOP_BODIES),
     ],
 )
