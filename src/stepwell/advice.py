@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -58,7 +59,7 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
     Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
     Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
-    Verb.PUBLISH: _Form("engine.publish({target})", "stepwell publish {target}", "POST", "/events"),
+    Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/events"),
     Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),
     Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/holds/resume"),
     Verb.RESUME_ROLLBACK: _Form(
@@ -96,7 +97,10 @@ _LOOKS: Final = frozenset({Verb.LIST, Verb.LIST_BULKS, Verb.SHOW, Verb.WATCH, Ve
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to do next. `target` is a run, workflow or topic; `note` is a condition, or what comes before it."""
+    """One thing to do next. `target` is a run, workflow or topic; `note` is a condition, or what comes before it.
+
+    The options of an event to publish are the fields that it needs, each as JSON.
+    """
 
     verb: Verb
     target: str = ""
@@ -115,7 +119,7 @@ class Advice:
 
     def as_python(self) -> str:
         """The call, for people who write Python."""
-        return self._noted(self._fill(_FORMS[self.verb].call, repr))
+        return self._noted(self._fill(_FORMS[self.verb].call, repr, self._payload()))
 
     def as_command(self) -> str:
         """The line to type in a shell, after the note. Stored text in it cannot run, nor control a terminal."""
@@ -129,7 +133,7 @@ class Advice:
         # A value that begins with a dash is not an option: behind `--` nothing is.
         if any(value.startswith("-") for value in values):
             form = form.replace(" {target}", " -- {target}", 1)
-        return self._fill(form, quote_for_shell)
+        return self._fill(form, quote_for_shell, self._words())
 
     def as_http(self) -> dict[str, Any]:
         """The request: its method and path are empty for what the API cannot do."""
@@ -150,12 +154,33 @@ class Advice:
         form = _FORMS[self.verb]
         return self._noted(f"{form.method} {self.as_http()['path']}" if form.path else self.command)
 
-    def _fill(self, form: str, quoted: Callable[[str], str]) -> str:
+    def _fill(self, form: str, quoted: Callable[[str], str], fields: str = "") -> str:
         values = {name: quoted(value) for name, value in self.options.items()}
-        return form.format_map(_Values(values, target=quoted(self.target)))
+        return form.format_map(_Values(values | {"target": quoted(self.target), "fields": fields}))
+
+    def _payload(self) -> str:
+        """The fields of an event, as the second argument of a call."""
+        fields = {name: _read(value) for name, value in self.options.items()}
+        return f", {fields!r}" if fields and self.verb is Verb.PUBLISH else ""
+
+    def _words(self) -> str:
+        """The fields of an event, as words of a command: `name=text`, or `name:=json` for what is not text."""
+        if self.verb is not Verb.PUBLISH:
+            return ""
+        fields = [(name, value, _read(value)) for name, value in self.options.items()]
+        words = [f"{name}={read}" if isinstance(read, str) else f"{name}:={value}" for name, value, read in fields]
+        return "".join(f" {quote_for_shell(word)}" for word in words)
 
     def _noted(self, act: str) -> str:
         return f"{self.note}: {act}" if self.note else act
+
+
+def _read(value: str) -> Any:
+    """A value that is given as JSON; a value that is not JSON is text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 class _Values(dict[str, str]):

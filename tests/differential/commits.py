@@ -151,10 +151,12 @@ def a_move(world: World, run: Run) -> Move:
     """A move that is possible, or that a cancel or deadline forbids."""
     due = None if world.likely(0.5) else parts.maybe_due(world)
     failure = parts.a_failure(world, run)
-    if run.status is RunStatus.RUNNING and parts.failed_places(world, run) and world.likely(0.3):
+    # A run that fails because of its child, and is then retried, is a rare story.
+    likelihood = 0.9 if parts.lost_places(world, run) else 0.3
+    if run.status is RunStatus.RUNNING and parts.failed_places(world, run) and world.likely(likelihood):
         return End(RunStatus.FAILED, failure=failure)
-    if run.hold is not None and world.likely(0.2):
-        return Release()
+    if run.hold is not None and world.likely(0.3):
+        return world.chance.choice([Release(), Pause(failure)])
     give_up: list[Move] = [Release(), Pause(failure)]
     match run.status:
         case RunStatus.COMPENSATING:

@@ -94,8 +94,14 @@ def failed_places(world: World, run: Run) -> list[Location]:
     """The locations with a failed entry; only those of failed children if there are any."""
     state = world.state["runs"][run.run_id]
     failed = [entry.location for entry in state["history"].entries if entry.status is EntryStatus.FAILED]
+    return lost_places(world, run) or failed
+
+
+def lost_places(world: World, run: Run) -> list[Location]:
+    """The locations of failed children whose failure is recorded."""
+    entries = world.state["runs"][run.run_id]["history"].entries
     lost = {one.parent.location for one in _children(world, run) if one.status is RunStatus.FAILED and one.parent}
-    return [at for at in failed if at in lost] or failed
+    return [one.location for one in entries if one.status is EntryStatus.FAILED and one.location in lost]
 
 
 def a_failure(world: World, run: Run) -> bytes:

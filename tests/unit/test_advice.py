@@ -56,6 +56,13 @@ def test_every_command_is_one_that_the_command_line_takes(verb: Verb) -> None:
     assert not any(word.startswith("--") and word.partition("=")[0] not in _options(group) for word in words)
 
 
+def test_an_event_to_publish_has_the_fields_that_the_wait_asks_for() -> None:
+    one = Advice(Verb.PUBLISH, "Shipped", {"order": '"order 42"', "parcels": "2", "note": "not JSON"})
+
+    assert one.as_command() == "stepwell publish Shipped 'order=order 42' parcels:=2 'note=not JSON'"
+    assert one.as_python() == "engine.publish('Shipped', {'order': 'order 42', 'parcels': 2, 'note': 'not JSON'})"
+
+
 def _options(command: click.Command) -> set[str]:
     return {letters for param in command.params for letters in param.opts}
 

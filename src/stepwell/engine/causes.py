@@ -249,7 +249,8 @@ def _wait_advice(run_id: str, wait: WaitView) -> tuple[Advice, ...]:
             Advice(Verb.SIGNAL, run_id),
         )
     if wait.kind == WaitKind.TOPIC:
-        return (Advice(Verb.PUBLISH, wait.names[0]),)
+        fields = [condition.partition("=") for condition in wait.where]  # a concealed one has no "="
+        return (Advice(Verb.PUBLISH, wait.names[0], {name: value for name, is_shown, value in fields if is_shown}),)
     return (Advice(Verb.WATCH, run_id),)
 
 

@@ -143,9 +143,10 @@ def judge_served(unserved: Sequence[str], *, has_workers: bool) -> Finding:
         return fine("served", "not checked: no worker is alive")
     if not unserved:
         return fine("served", "live workers serve the workflows of all due runs")
+    named = [one.replace("@", " v") for one in unserved]
     return warning(
         "served",
-        f"no live worker serves these workflows, which have due runs: {_some(unserved)}",
+        f"no live worker serves these workflows, which have due runs: {_some(named)}",
         why="a worker claims only runs of the workflows and versions that it was started with",
         fix="start a worker with that workflow and version: stepwell worker MODULE; stepwell versions shows them all",
     )
