@@ -35,7 +35,6 @@ NONCE_BYTES: Final = 24
 TAG_BYTES: Final = 16
 
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
-_QUOTED: Final = re.compile(r", got .*$", re.DOTALL)
 
 
 class Keys:
@@ -140,14 +139,14 @@ class Encrypted(Layer):
         try:
             return super().decode(payload, hint, place=place)
         except InvalidInputError as error:
-            raise _unquoted(error) from None
+            raise error.conceal() from None
 
     def decode_body(self, body: bytes, hint: Any, place: PlaceLike) -> Any:
         """See `Codec.decode_body`. Errors do not quote values that do not fit."""
         try:
             return super().decode_body(body, hint, place)
         except InvalidInputError as error:
-            raise _unquoted(error) from None
+            raise error.conceal() from None
 
     def _open_plain(self, payload: Payload, place: PlaceLike) -> Payload:
         if type(payload) is not bytes or payload[:1] != JSON_V1:
@@ -184,11 +183,6 @@ def _derive(key: bytes, nonce: bytes) -> bytes:
 
 def _offloads(codec: object) -> bool:
     return getattr(codec, "is_outermost", False) or (isinstance(codec, Layer) and _offloads(codec.inner))
-
-
-def _unquoted(error: InvalidInputError) -> InvalidInputError:
-    violations = [_QUOTED.sub("", violation) for violation in error.violations]
-    return InvalidInputError(error.title, violations, where=error.where, fix=error.fix)
 
 
 def _refuse(place: PlaceLike, what: str, why: str, fix: str = "restore the record from a backup") -> NoReturn:

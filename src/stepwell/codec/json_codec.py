@@ -25,6 +25,7 @@ from stepwell.codec.suspicions import is_suspicious
 from stepwell.codec.upcasters import Upcasters
 from stepwell.codec.violations import list_violations
 from stepwell.errors import StepwellError
+from stepwell.errors.requests import Violation
 
 _write = msgspec.json.Encoder(enc_hook=write_custom, decimal_format="string").encode
 _write_revealed = msgspec.json.Encoder(enc_hook=write_revealed, decimal_format="string").encode
@@ -225,4 +226,5 @@ class JsonCodec:
         found = pydantic_bridge.violations_of(error, at.field, at.root)
         if not found and plan_for(hint, place).adapter is None:
             found = list_violations(plain, hint, root=at.field, prefix=at.root, str_keys=str_keys)
-        return words.does_not_fit(at, [*(found or [str(error)]), *notes])
+        said = [Violation(one, "") for one in ((*notes,) if found else (str(error), *notes))]
+        return words.does_not_fit(at, [*found, *said])

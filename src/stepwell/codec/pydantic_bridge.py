@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from stepwell.codec.fields import Segment, shorten, show_field
+from stepwell.errors.requests import Violation
 
 
 def is_model(value: object) -> bool:
@@ -83,7 +84,7 @@ class Adapter:
         return self._adapter.validate_python(value, by_alias=True, by_name=True)
 
 
-def violations_of(error: Any, root: str, prefix: str, path: tuple[Segment, ...] = ()) -> list[str]:
+def violations_of(error: Any, root: str, prefix: str, path: tuple[Segment, ...] = ()) -> list[Violation]:
     """Every violation of a pydantic `ValidationError`, one sentence each; empty for other errors."""
     core = sys.modules.get("pydantic_core")
     if core is None or not isinstance(error, core.ValidationError):
@@ -93,5 +94,6 @@ def violations_of(error: Any, root: str, prefix: str, path: tuple[Segment, ...] 
         field = show_field(root, prefix, (*path, *item["loc"]))
         got = "" if item["type"] == "missing" else f", got {shorten(item['input'])}"
         text = "missing" if item["type"] == "missing" else item["msg"][:1].lower() + item["msg"][1:]
-        found.append(f"`{field}`: {text}{got}")
+        # The message of a validator may quote the value; the name of the rule does not.
+        found.append(Violation(f"`{field}`: {text}{got}", f"`{field}`: {item['type'].replace('_', ' ')}"))
     return found

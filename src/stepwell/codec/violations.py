@@ -19,6 +19,7 @@ import msgspec
 from stepwell.codec import pydantic_bridge
 from stepwell.codec.fields import Segment, shorten, show_field, type_name
 from stepwell.codec.plans import is_secret_type, read_custom
+from stepwell.errors.requests import Violation
 
 VIOLATIONS_MAX: Final = 100
 
@@ -44,16 +45,16 @@ class _Child(NamedTuple):
     hint: Any
 
 
-def list_violations(data: Any, hint: Any, *, root: str, prefix: str = "", str_keys: bool) -> list[str]:
+def list_violations(data: Any, hint: Any, *, root: str, prefix: str = "", str_keys: bool) -> list[Violation]:
     """One sentence per violation, such as "`lines[2].amount`: expected int, got '4O'"; empty if the data fits.
 
     `root` is the name of the whole value, and `prefix` the beginning of its fields' paths. With `str_keys`, the data is
     from JSON, where every key is text. At most 100 violations are listed, followed by a line "… and more".
     """
-    found: list[str] = []
+    found: list[Violation] = []
     _collect(_Child((), data, hint), _Names(root, prefix), str_keys, found)
     if len(found) > VIOLATIONS_MAX:
-        found[VIOLATIONS_MAX:] = ["… and more"]
+        found[VIOLATIONS_MAX:] = [Violation("… and more", "… and more")]
     return found
 
 
@@ -69,7 +70,7 @@ def parts_with_hints(data: Any, hint: Any) -> Iterator[tuple[_Path, Any, Any]]:
     return _children(_Child((), data, hint))
 
 
-def _collect(child: _Child, names: _Names, str_keys: bool, found: list[str]) -> None:
+def _collect(child: _Child, names: _Names, str_keys: bool, found: list[Violation]) -> None:
     if len(found) > VIOLATIONS_MAX:
         return
     error = _failure(child, str_keys)
@@ -78,7 +79,8 @@ def _collect(child: _Child, names: _Names, str_keys: bool, found: list[str]) -> 
     before = len(found)
     found.extend(pydantic_bridge.violations_of(error, *names, child.path))
     for name in _missing(child):
-        found.append(f"`{show_field(*names, (*child.path, name))}`: missing")
+        missing = f"`{show_field(*names, (*child.path, name))}`: missing"
+        found.append(Violation(missing, missing))
     for inner in _children(child):
         _collect(inner, names, str_keys, found)
     if len(found) == before:
@@ -96,20 +98,24 @@ def _failure(child: _Child, str_keys: bool) -> Exception | None:
     return None
 
 
-def _sentence(child: _Child, error: Exception, names: _Names) -> str:
+def _sentence(child: _Child, error: Exception, names: _Names) -> Violation:
     located = _LOCATED.match(str(error))
     assert located is not None  # every part of the pattern may be empty
     text, inner = located["text"], located["inner"] or ""
     field = show_field(names.root, names.prefix, child.path, inner)
     expected = _EXPECTED.match(text)
     if any(is_secret_type(hint) for hint in (child.hint, *typing.get_args(child.hint))):
-        return f"`{field}`: expected {expected['expected'] if expected else type_name(child.hint)}, got something else"
+        words = f"`{field}`: expected {expected['expected'] if expected else type_name(child.hint)}, got something else"
+        return Violation(words, words)
     if expected is None:
         text = text[:1].lower() + text[1:] if isinstance(error, msgspec.ValidationError) else f"{error!r}"
-        return f"`{field}`: {text}" + ("" if inner else f", got {shorten(child.data)}")
+        words = f"`{field}`: {text}" + ("" if inner else f", got {shorten(child.data)}")
+        # The message of a validator may quote the value.
+        return Violation(words, f"`{field}`: expected {type_name(child.hint)}")
     got = f"`{expected['got']}`" if inner or located["key"] else shorten(child.data)
     what = "a key of type " if located["key"] else ""
-    return f"`{field}`: expected {what}{expected['expected']}, got {got}"
+    words = f"`{field}`: expected {what}{expected['expected']}"
+    return Violation(f"{words}, got {got}", words)
 
 
 def _missing(child: _Child) -> Iterator[str]:

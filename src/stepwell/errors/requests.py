@@ -16,6 +16,18 @@ class RequestError(StepwellError):
     code = "SW400"
 
 
+class Violation(str):
+    """One way in which a value does not fit, in words that may quote the value; `concealed` never does."""
+
+    __slots__ = ("concealed",)
+    concealed: str
+
+    def __new__(cls, words: str, concealed: str) -> Violation:
+        violation = super().__new__(cls, words)
+        violation.concealed = concealed
+        return violation
+
+
 class InvalidInputError(RequestError):
     """A value does not fit its annotated type; `violations` lists every one."""
 
@@ -24,6 +36,11 @@ class InvalidInputError(RequestError):
     def __init__(self, title: str, violations: Iterable[str] = (), *, where: str = "", fix: Fix = "") -> None:
         self.violations = tuple(violations)
         super().__init__(title, where=where, why="; ".join(self.violations), fix=fix)
+
+    def conceal(self) -> InvalidInputError:
+        """The same error, without the values."""
+        concealed = [one.concealed if isinstance(one, Violation) else one for one in self.violations]
+        return InvalidInputError(self.title, filter(None, concealed), where=self.where, fix=self.fix)
 
 
 class PayloadTooLargeError(RequestError):

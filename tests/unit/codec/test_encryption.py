@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import builtins
 import itertools
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
+import pydantic
 import pytest
 
 from stepwell.codec.addressed import encode_signal, rebind_signal, split
@@ -107,6 +111,46 @@ def test_what_does_not_fit_is_named_and_not_quoted() -> None:
     assert caught.value.violations == ("`sku`: expected str", "`amount`: expected int")
     assert caught.value.__cause__ is None
     assert "canary" not in str(caught.value)
+
+
+class _Colour(StrEnum):
+    RED = "red"
+
+
+class _Model(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def check(cls, name: str) -> str:
+        raise ValueError(f"no: {name}")
+
+
+@dataclass
+class _Checked:
+    name: str
+
+    def __post_init__(self) -> None:
+        raise ValueError(f"no: {self.name}")
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "violation"),
+    [
+        ({"name": "a canary"}, _Model, "`name`: value error"),
+        ({"name": "a canary"}, _Checked, f"`result`: expected {__name__}._Checked"),
+        ("a canary", _Colour, f"`result`: expected {__name__}._Colour"),
+        ("a canary", datetime, "`result`: expected datetime.datetime"),
+    ],
+)
+def test_the_message_of_a_validator_is_not_quoted(value: Any, hint: Any, violation: str) -> None:
+    codec = encrypted()
+    payload = codec.encode(value, place=at())
+
+    with pytest.raises(InvalidInputError) as caught:
+        codec.decode(payload, hint, place=at())
+    assert "canary" not in str(caught.value)
+    assert caught.value.violations == (violation,)
 
 
 @pytest.mark.parametrize(
