@@ -40,6 +40,9 @@ def apply(world: World) -> Operation | None:
     # A store may take runs in any order: an end or trim cancels descendants before or after their commits.
     runs = [run for run in drawn if _ancestors(world, run).isdisjoint(one.run_id for one in drawn)]
     batch = [a_lean_commit(world, run) if is_lean else a_commit(world, run) for run in runs]
+    # The same with events: what an ended run gives back may reach a run whose waits another commit changes.
+    giving = [commit for commit in batch if _may_give_back(world, commit)]
+    batch = giving[:1] or batch
     if world.likely(0.15):
         # One error at a time: of two, each store may report another.
         batch[-1] = world.chance.choice(_WRONGS)(world, batch[-1])
@@ -85,6 +88,16 @@ def _apply_plain(world: World, owned: list[Run]) -> Operation | None:
         yield f"{'another' if is_next else 'a'} step alone: {word}"
 
     return Operation("runs.apply", ([commit], None), lambda at: at.opened.store.runs.apply([commit]), facts)
+
+
+def _may_give_back(world: World, commit: Commit) -> bool:
+    """Whether a commit may end a run that has events in its inbox: its own run, or one below it."""
+    if not (commit.trims or isinstance(commit.move, (End, BeginRollback))):
+        return False
+    family = [commit.run_id]
+    for run_id in family:
+        family += [child for child in world.state["runs"][run_id]["children"] if child not in family]
+    return any(world.state["runs"][run_id]["events"] for run_id in family)
 
 
 def _ancestors(world: World, run: Run) -> set[RunId]:
