@@ -168,9 +168,9 @@ def a_move(world: World, run: Run) -> Move:
     likelihood = 0.9 if parts.lost_places(world, run) else 0.3
     if run.status is RunStatus.RUNNING and parts.failed_places(world, run) and world.likely(likelihood):
         return End(RunStatus.FAILED, failure=failure)
-    if run.hold is not None and world.likely(0.3):
-        return world.chance.choice([Release(), Pause(failure)])
     give_up: list[Move] = [Release(), Pause(failure)]
+    if run.hold is not None and world.likely(0.3):
+        return world.chance.choice(give_up)
     match run.status:
         case RunStatus.COMPENSATING:
             ends = [RunStatus.COMPENSATED, RunStatus.CANCELLED, RunStatus.FAILED, *[RunStatus.COMPENSATION_FAILED] * 2]
