@@ -135,6 +135,7 @@ class ModelDesk:
         while run.unread and len(run.notes) < run.job.notes:
             run.notes.append(run.unread.pop(0))
             self._wait(run)
+        run.due = max(run.due, self.now)  # what fell due while it was paused happens now
         self._pass(run)
         return True
 
