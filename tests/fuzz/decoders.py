@@ -152,7 +152,11 @@ DECODERS: Mapping[str, Decoder] = {
     ),
     "postgres-url": Decoder(
         lambda data: parse_address(text_of(data)),
-        (b"postgresql://u:p@h:1,g:2/d?schema=s&connections=4&listen=postgresql://x/y", b"postgres:///d?isolation=x"),
+        (
+            b"postgresql://u:p@h:1,g:2/d?schema=s&connections=4&listen=postgresql://x/y",
+            b"postgres:///d?isolation=x",
+            b"postgresql://h:2,g%d4",
+        ),
         (InvalidOptionError,),
     ),
     "cursor": Decoder(lambda data: read_cursor(text_of(data)), (write_cursor("01a1").encode(), b"====")),

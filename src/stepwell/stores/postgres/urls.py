@@ -155,7 +155,7 @@ def _conninfo(parts: Parts, query: str, where: str) -> str:
     url = f"postgresql://{parts.authority}{parts.path}" + (f"?{query}" if query else "")
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
-    except (psycopg.ProgrammingError, UnicodeEncodeError):
+    except (psycopg.ProgrammingError, UnicodeError):
         # The driver's message quotes the part that it could not read, which may be a password.
         raise _unreadable(where, "a part of it cannot be decoded") from None
     if "," in str(given.get("host", "")):

@@ -283,3 +283,9 @@ def test_the_words_of_servers_and_poolers_are_understood(words: str, kind: type[
 
     assert type(error) is kind
     assert words in f"{error.title} {error.why}"
+
+
+@pytest.mark.parametrize("host", ["h:2,g%d4", "%ff"])
+def test_an_address_that_cannot_be_decoded_is_rejected(host: str) -> None:
+    with pytest.raises(InvalidOptionError):
+        parse_address(f"postgresql://{host}/shop")
