@@ -26,12 +26,13 @@ begin
     end loop;
 end $$;
 
--- Lock everything that a batch needs, in the common order. Keys and topics are searched only where there may be any.
-create function {f}.lock_for(p_commits jsonb) returns void language plpgsql volatile as $$
+-- Lock everything that a batch needs, in the common order. Keys and topics are searched only where there may be any. The
+-- general path locks the run of a single commit itself; the fast path for moves does not (`p_locks_single`).
+create function {f}.lock_for(p_commits jsonb, p_locks_single boolean) returns void language plpgsql volatile as $$
 declare
     v_name text;
     v_ending text[];
-    v_alone record;
+    v_affects_others boolean;
 begin
     if p_commits @? '$[*][{Commit.children}][*]' then
         for v_name in
@@ -46,15 +47,19 @@ begin
     select array_agg(c->>{Commit.run_id}) into v_ending from jsonb_array_elements(p_commits) as c
         where c->{Commit.move}->>{Move.kind} = 'end';
     if jsonb_array_length(p_commits) = 1 and not p_commits @? '$[*][{Commit.waits}][*][{Wait.kind}] ? (@ == "topic")' then
-        if v_ending is null then
-            return;
-        end if;
         -- By a single id, which is several times faster than by a list of one.
-        select r.parent, exists (select 1 from {t}.receipts as got where got.run = r.id and not got.is_read) as has_events
-        into v_alone
-        from {t}.runs as r where r.run_id = v_ending[1];
-        if v_alone.parent is null and v_alone.has_events is not true then
-            return;  -- the caller locks the run itself; there is nothing else to lock
+        if v_ending is not null then
+            select r.parent is not null or exists (
+                select 1 from {t}.receipts as got where got.run = r.id and not got.is_read
+            )
+            into v_affects_others
+            from {t}.runs as r where r.run_id = v_ending[1];
+        end if;
+        if v_affects_others is not true then
+            if p_locks_single then
+                perform 1 from {t}.runs where run_id = p_commits->0->>{Commit.run_id} for no key update;
+            end if;
+            return;
         end if;
     end if;
     perform {f}.lock_topics(p_commits, v_ending);
@@ -374,9 +379,9 @@ declare
     v_missing jsonb := '[]';
 begin
     if p_moving is not null then
-        perform {f}.lock_for(p_moving || p_commits);
+        perform {f}.lock_for(p_moving || p_commits, true);
     elsif jsonb_array_length(p_commits) > 1 or jsonb_array_length(p_commits->0) > {Commit.attempts} then
-        perform {f}.lock_for(p_commits);
+        perform {f}.lock_for(p_commits, false);
     end if;
     v_now := {f}.begin_at(p_now, p_seen);
     if p_plain is not null then
