@@ -196,7 +196,7 @@ async def test_due_runs_that_no_live_worker_serves_are_found(environment: Enviro
 
     assert (found.verdict, found.found) == (
         Verdict.WARN,
-        "no live worker serves these workflows, which have due runs: flow@7",
+        "no live worker serves these workflows, which have due runs: flow v7",
     )
     assert both.verdict is Verdict.OK
 
