@@ -259,6 +259,23 @@ class AmendedChildSuite(StoreCase):
         await scene.begin_child(parent, "c2", place(0), key="k")
         assert await scene.status("c2") is _S.RUNNING
 
+    async def test_a_replaced_run_that_is_repaired_continues_as_new_without_its_key(self, scene: Scene) -> None:
+        turn = await scene.begin("r1", key="k")
+        await turn.record("a", undo=b"u")
+        await turn.park(wait_signal("go"))
+        await scene.create("r2", key="k", on_conflict="replace")
+        turns = {turn.run_id: turn for turn in await scene.claim()}
+        await turns[_R1].roll_back("cancelled")
+        await turns[_R1].end(_S.FAILED, failure=encode_failure(FailureRecord("Oops", "no")))
+        await turns[RunId("r2")].end()
+        assert await _amend(scene) is Amended.APPLIED
+        again = await scene.claim_only("r1")
+        await scene.create("r3", key="k", dedup=0)
+
+        applied = await again.commit(move=End(_S.CONTINUED, successor=new_run("r4")))
+        assert applied.verdict is Verdict.APPLIED
+        assert [(await scene.run(one)).key for one in ("r1", "r3", "r4")] == ["k", "k", None]
+
     async def test_a_plan_is_stale_once_a_dropped_child_has_continued_as_new(self, scene: Scene) -> None:
         parent = await scene.begin("r1")
         child = await scene.begin_child(parent, "c1", place(0), key="k")

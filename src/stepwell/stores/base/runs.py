@@ -126,9 +126,10 @@ class RunStore(Protocol):
         End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits deleted, cursors
         too unless the status `KEEPS_CURSORS`; unowned; pending signals are dropped if it was created with `discards`
         and `ENDS_FOR_GOOD`. A parent that waits for a child at this run's location is woken (`wake_at` = now).
-        `continued`: the successor is created in the same transaction with the same key, parent, `generation` + 1,
-        `previous`; unconsumed signals and events move to it; it begins with the `names` and `entries` of the move (with
-        any: `revision` 1, and their `last_seq`); `successor` is set; the parent is not woken.
+        `continued`: the successor is created in the same transaction with the same key (none if the run was replaced),
+        parent, `generation` + 1, `previous`; unconsumed signals and events move to it; it begins with the `names` and
+        `entries` of the move (with any: `revision` 1, and their `last_seq`); `successor` is set; the parent is not
+        woken.
         Any other end: "one" events in the inbox return to their topics, as if they were published now, and are kept for
         the rest of their time (`RETENTION` if they had none); "all" events are dropped.
         End and BeginRollback also cancel, with compensation, the active children that are `tied`, and the tied children

@@ -322,9 +322,11 @@ where c.parent = :run_id
 order by c.id;
 
 -- name: find_family
--- What an end needs to know: the parent to notify, and what a successor inherits.
+-- What an end needs to know: the parent to notify, and what a successor inherits. A run that was replaced has lost its
+-- key.
 select
-    r.parent, r.parent_location, r.detached, r.tied, r.key, r.generation, coalesce(r.started_at, r.created_at),
+    r.parent, r.parent_location, r.detached, r.tied, case when r.replaced_by is null then r.key end, r.generation,
+    coalesce(r.started_at, r.created_at),
     exists (select 1 from stepwell_runs as c where c.parent = r.run_id and c.tied = 1 and c.ended_at is null),
     exists (select 1 from stepwell_runs as d where d.key = r.key and d.debounced_until is not null and d.ended_at is null),
     exists (select 1 from stepwell_discards as d where d.run = r.id),
