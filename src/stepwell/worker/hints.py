@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, assert_never
 
 from stepwell.ids import RunId
 from stepwell.model.holds import ALL_WORKFLOWS
@@ -23,6 +25,7 @@ class HintListener:
         self._executions = executions
         self._relays = relays
         self._rounds = rounds
+        self._looks: set[asyncio.Task[None]] = set()  # that hints have begun
 
     def receive(self, hint: Hint) -> None:
         """A hint arrived."""
@@ -50,12 +53,28 @@ class HintListener:
             case _:
                 assert_never(hint.kind)
 
+    async def close(self) -> None:
+        """End what hints have begun. The event loop may be closed next."""
+        looks = tuple(self._looks)
+        for look in looks:
+            look.cancel()
+        if looks:
+            await asyncio.gather(*looks, return_exceptions=True)
+
+    def _spawn(self, make: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task = self._resources.environment.executor.spawn(self._run(make), name=name)
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def _run(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        # The work is made here: a task that is cancelled before it begins leaves no coroutine behind.
+        await self._rounds.once(make())
+
     def look_at(self, run_id: RunId) -> None:
         """Read a run again: it may have been changed from outside."""
         execution = self._executions.find(run_id)
         if execution is not None and not execution.is_over:
-            work = self._rounds.once(self._look(execution))
-            self._resources.environment.executor.spawn(work, name="stepwell-mail")
+            self._spawn(lambda: self._look(execution), "stepwell-mail")
 
     async def _look(self, execution: Execution) -> None:
         """Fetch the inbox of an owned run, and check whether this worker still owns it."""
@@ -76,8 +95,7 @@ class HintListener:
 
     def _look_at_holds(self) -> None:
         if self._executions.active:
-            work = self._rounds.once(self._honour_holds())
-            self._resources.environment.executor.spawn(work, name="stepwell-holds")
+            self._spawn(self._honour_holds, "stepwell-holds")
 
     async def _honour_holds(self) -> None:
         """Release the runs of workflows that were paused."""

@@ -142,6 +142,7 @@ class Worker:
         unlisten()
         self._executions.is_closed = True
         await self._supervisor.close()
+        await self._hints.close()
         self._executions.drop_all()
         self._resources.committer.close()
 
