@@ -1,4 +1,4 @@
-"""Operators: they resume what was set aside, retry what failed, send what is waited for, and wait for the end."""
+"""Operators: they resume what was paused, retry what failed, send what is waited for, and wait for the end."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Operators:
             self.world.violate("L1", row.run_id, f"still {row.status} (epoch {row.epoch}, owner {row.owner}{due})")
 
     async def operate(self, is_mending: bool) -> bool:
-        """Resume what was set aside and retry what failed; whether anything was."""
+        """Resume what was paused and retry what failed; whether anything was."""
         acted = False
         for row in tuple(self.world.checker.rows_now.values()):
             if self.repairers.may_repair(row):
@@ -133,7 +133,7 @@ class Operators:
             self.world.violate("I9", row.run_id, f"paused: {failure.summary if failure else 'nobody knows why'}")
             return False
         self.world.mend(row.run_id)
-        self.world.stats["set aside"] += 1
+        self.world.stats["paused"] += 1
         return bool(await self.attempt(lambda engine: engine.holds.resume(row.run_id)))
 
     def _leaks(self, row: Run) -> bool:

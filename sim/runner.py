@@ -48,7 +48,7 @@ COUNTED = (
     ("client calls cancelled", "calls cancelled"),
     ("drains", "drains"),
     ("poisonous steps", "poisonings"),
-    ("runs set aside", "set aside"),
+    ("runs paused", "paused"),
     ("runs repaired", "repairs"),
     ("events owed", "events owed"),
     ("events received", "events received"),

@@ -81,7 +81,7 @@ def _check_owner(checker: Checker, method: str, args: tuple[Any, ...], was: Run,
             checker.violate("I18", row.run_id, f"taken from {was.owner}, whose lease is live")
         is_set_aside = row.status is RunStatus.PAUSED and row.failure is not None
         if is_set_aside and checker.shadow(row.run_id).stalls < checker.stalls_max:
-            checker.violate("I10", row.run_id, f"set aside after {checker.shadow(row.run_id).stalls} stalls")
+            checker.violate("I10", row.run_id, f"paused after {checker.shadow(row.run_id).stalls} stalls")
     elif method in ("relinquish", "retire") and args[0] != was.owner:
         checker.violate("I17", row.run_id, f"given back by {args[0]}, owned by {was.owner}")
 

@@ -96,7 +96,7 @@ def cursor_lost_at_failure() -> Patches:
 
 
 def poison_hides_failure() -> Patches:
-    """A rollback that is set aside forgets why the run had failed."""
+    """A rollback that is paused forgets why the run had failed."""
     return [(rescues, "poisoned", lambda run_id, stalls, path, own: poisoned(run_id, stalls, path, None))]
 
 
