@@ -475,6 +475,20 @@ async def test_a_process_that_is_cancelled_while_it_starts_is_killed_and_reaped(
     assert [each.returncode for each in started] == [-signal.SIGKILL] * len(started)
 
 
+async def test_a_process_is_reaped_however_often_its_end_is_cancelled() -> None:
+    process = ChildProcess()
+    running = asyncio.create_task(process.run("stepwell.worker.isolation.child", b""))
+    await until(lambda: process._transport is not None)
+    running.cancel()
+    ending = asyncio.create_task(process.end())
+    await asyncio.sleep(0)
+    while not ending.done():
+        ending.cancel()
+        await asyncio.sleep(0)
+
+    assert process.code == -signal.SIGKILL
+
+
 async def test_a_loser_of_a_race_is_killed(engine: Engine, tmp_path: Path) -> None:
     pids = str(tmp_path / "pids")
     run = await engine.start(race, pids)

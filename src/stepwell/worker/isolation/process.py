@@ -18,7 +18,6 @@ _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, 
 
 _STARTED_SECONDS_MAX: Final = 5.0  # the fork is immediate; connecting the pipes takes longer
 _KILLED_SECONDS_MAX: Final = 5.0  # a killed process is gone at once, unless the kernel itself is stuck
-_CANCELS_MAX: Final = 3  # that are delayed until it is gone
 _DRAIN_SECONDS_MAX: Final = 1.0  # a process outside the group may keep a pipe open permanently
 
 
@@ -92,7 +91,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         assert self._transport is not None
         stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         stdin.write(frame)  # it stays open: when it closes, the child knows that the parent has ended
-        await self._exited
+        await asyncio.shield(self._exited)  # `end` waits for it too, after a cancellation
 
     async def _start(self, module: str, variables: Mapping[str, str] | None, started: asyncio.Future[None]) -> None:
         answer, answer_of_child = os.pipe()
@@ -165,12 +164,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
 
 async def _await(future: asyncio.Future[None], seconds: float) -> asyncio.CancelledError | None:
-    """Wait for a future that is done soon; returns the cancellation that arrived meanwhile."""
+    """Wait for a future that is done soon; returns the last cancellation that arrived meanwhile, of however many."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
     interrupted: asyncio.CancelledError | None = None
-    for _ in range(_CANCELS_MAX):
+    while not future.done() and loop.time() < until:
         try:
-            await asyncio.wait([future], timeout=seconds)
-            break
+            await asyncio.wait([future], timeout=until - loop.time())
         except asyncio.CancelledError as error:
             interrupted = error
     return interrupted
