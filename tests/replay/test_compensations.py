@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, Retry, Rollback, StepContext, SyncContext, step, workflow
+from stepwell import Break, Context, Continue, Retry, Rollback, StepContext, SyncContext, WaitTimeout, step, workflow
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 
@@ -340,6 +340,29 @@ async def test_a_compensation_sees_the_same_mailbox_whenever_it_begins(
 
     assert (await harness.status(run)).status == ("cancelled" if is_cancelled else "compensated")
     assert ledger.lines == ["early 1", "late 2"]
+
+
+async def test_a_compensation_does_not_get_an_event_that_the_code_has_received(harness: Harness, ledger: Ledger):
+    async def undo(ctx: Context, x: int) -> None:
+        try:
+            event = await ctx.topic("news", since="all", timeout="1m")
+        except WaitTimeout:
+            event = "none"
+        note(f"undo got {event}")
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(step(act, compensate=undo), 1)
+        await ctx.topic("news", since="all", name="first")
+        raise ValueError("as planned")
+
+    worker = await harness.worker(flow)
+    await worker.publish("news", 1, retain="1d")
+    run = await worker.start(flow)
+    await harness.advance("2h")
+
+    assert (await harness.status(run)).status == "compensated"
+    assert ledger.lines == ["undo got none"]
 
 
 async def test_a_child_of_a_compensation_has_no_deadline_of_the_run(harness: Harness, ledger: Ledger):

@@ -43,7 +43,8 @@ class Mailbox:
     @property
     def inbox(self) -> Inbox:
         """The messages that are not taken; another turn of the same claim begins with them."""
-        return Inbox(tuple(self.signals), tuple(self.outcomes.values()), tuple(self.events.values()))
+        untaken = [event for number, event in self.events.items() if number not in self._shared_events]
+        return Inbox(tuple(self.signals), tuple(self.outcomes.values()), tuple(untaken))
 
     # --- taking signals ---
 
