@@ -18,8 +18,10 @@ from stepwell import (
     NotFoundError,
     Request,
     ResultTimeout,
+    Retry,
     RunFailed,
     Signal,
+    StepFailed,
     signal,
     step,
     workflow,
@@ -522,6 +524,48 @@ async def test_a_reply_after_one_that_a_replay_does_not_run_again_is_one_too_man
 
     view = await harness.status(run)
     assert (view.status, view.failure and view.failure.code) == ("paused", ReplyTwiceError.code)
+
+
+async def test_an_answer_after_a_retry_counts_for_nothing_if_the_failed_code_has_refused(
+    harness: Harness, ledger: Ledger
+) -> None:
+    async def answer(ctx: Context) -> None:
+        message = await ctx.receive("q")
+        try:
+            await ctx.step(step(ledger.failing(ctx.run_id, 1), name="work", retry=Retry(max_attempts=1)))
+        except StepFailed:
+            await message.refuse("not now")
+            raise
+        await message.reply("done")
+
+    async def undo(ctx: Context, value: int, result: int) -> None:
+        await answer(ctx)
+
+    @workflow
+    async def forward(ctx: Context) -> str:
+        await answer(ctx)
+        return str((await ctx.receive("end")).payload)
+
+    @workflow
+    async def rollback(ctx: Context) -> None:
+        await ctx.step(step(ledger.act, name="act", compensate=undo), 1)
+        ctx.fail("no")
+
+    for flow, ends_as in ((forward, "completed"), (rollback, "compensated")):
+        worker = await harness.worker(flow)
+        client = await harness.client()
+        run = await worker.start(flow)
+        with pytest.raises(AskRefused):
+            await client.do(client.engine.ask(run.run_id, "q", timeout="10m"))
+        await harness.drain()
+        act = client.engine.repairs.retry if flow is forward else client.engine.repairs.resume_rollback
+        assert await client.do(act(run.run_id))
+        await harness.drain()
+        await harness.takeover(worker, flow)
+        await client.signal(run.run_id, "end", "end", if_missing="drop")
+        await harness.drain()
+
+        assert (await harness.status(run)).status == ends_as
 
 
 async def test_a_compensation_can_receive_and_reply(harness: Harness, ledger: Ledger) -> None:

@@ -74,6 +74,14 @@ class Asked:
         return self._recorded is not None
 
     @property
+    def _is_from_failed_code(self) -> bool:
+        """Whether the recorded reply may be from code that an operator has retried since. That code may take another
+        path now, and what it answers there has no effect: the sender has the recorded reply.
+        """
+        entry, run = self._recorded, self.scope.turn.run
+        return entry is not None and run.retried_at is not None and entry.at <= run.retried_at
+
+    @property
     def path(self) -> str:
         """Where it was received."""
         return self.scope.turn.journal.names.text(self._location)
@@ -111,7 +119,8 @@ class Asked:
     def _answer(self, status: ReplyStatus, encode: Callable[[], bytes]) -> Operation[None]:
         scope, turn = self.scope, self.scope.turn
         entry, journal = self._recorded, turn.journal
-        if self._is_answered or (entry is not None and entry.location in journal.visited):
+        is_passed = entry is not None and entry.location in journal.visited
+        if self._is_answered or (is_passed and not self._is_from_failed_code):
             raise turn.diverge(
                 ReplyTwiceError(
                     f"the code answers the message received at {self.path} twice",
@@ -125,9 +134,10 @@ class Asked:
         else:
             scope.check_open()
             location = entry.location
-            del journal.replies[location]
+            if not is_passed:
+                del journal.replies[location]
+                journal.unvisited -= 1
             journal.visited[location] = EntryKind.REPLY
-            journal.unvisited -= 1
         self._is_answered = True
         turn.owed.remove(self)
         return Operation(turn, location, lambda: self._run(location, entry, status, encode))
