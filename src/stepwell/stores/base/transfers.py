@@ -56,11 +56,13 @@ class Manifest(NamedTuple):
     blobs: int
     requests: int = 0  # idempotency keys that are kept
     acts: int = 0  # lines of the audit
+    records: int = 0
+    record_events: int = 0
 
     @property
     def items(self) -> int:
         """How many items `pack` returns in all."""
-        beside = self.blobs + self.requests + self.acts
+        beside = self.blobs + self.requests + self.acts + self.records + self.record_events
         return self.runs + self.chunks + self.events + self.signals + self.owed + beside
 
 
@@ -106,7 +108,8 @@ class TransferStore(Protocol):
 
         `after` is the `next` of the previous batch. The order is: blobs by name, events by number, runs in creation
         order, chunks by run (in creation order), stream (by code points) and offset, signals by number, outbox rows by
-        number, idempotency keys by scope and key (by code points), audit lines by number. Every store packs the same
+        number, records by number, their events by record and number, idempotency keys by scope and key (by code points),
+        audit lines by number. Every store packs the same
         content in the same order with the same values; only the cuts between batches may differ.
         Raises `TransferError` unless the store is sealed.
         """
@@ -192,7 +195,7 @@ def in_use(workers: Iterable[Worker]) -> StoreInUseError:
 def not_empty(found: Manifest) -> TransferError:
     """The destination holds something already."""
     of_runs = f"{found.runs} runs, {found.events} events, {found.signals} signals and {found.blobs} large payloads"
-    there = f"{of_runs}, {found.requests} idempotency keys and {found.acts} lines of audit"
+    there = f"{of_runs}, {found.records} records, {found.requests} idempotency keys and {found.acts} lines of audit"
     return TransferError(
         "the destination is not empty",
         why=f"it contains {there}",
