@@ -163,13 +163,13 @@ class TransferSuite(StoreCase):
                 await target.store.transfers.unpack("t1", other._replace(blobs=(new,)))
             assert await pack_all(target.store) == before
 
-    @pytest.mark.parametrize("kind", ["runs", "chunks", "signals", "owed"])
+    @pytest.mark.parametrize("kind", ["runs", "chunks", "signals", "owed", "records", "record_events"])
     async def test_an_item_without_its_run_or_event_is_rejected(self, source: Scene, target: Scene, kind: str) -> None:
         batch = await source.store.transfers.pack(limit=1_000)
         while not getattr(batch, kind):
             batch = await source.store.transfers.pack(batch.next, limit=1_000)
 
-        with pytest.raises(TransferError, match="before the run or event that it belongs to"):
+        with pytest.raises(TransferError, match="before the run, event or record that it belongs to"):
             await target.store.transfers.unpack("t1", batch)
 
         assert await target.store.transfers.manifest() == _NOTHING

@@ -20,16 +20,19 @@ class RecordStore(Protocol):
         it is STALE unless the record has the version `expected`, open or closed. An applied change replaces the record,
         except its run and location; sets its version to `expected` + 1; keeps `created_at`, sets `updated_at` to now;
         drops the due time of a closed record; and appends the events.
-        Its signals are delivered as by `SignalStore.deliver`, except that none is lost: see `RecordChange.signals`. Its
-        runs are created as by `RunStore.create`. Both may claim runs for the claimant. `ValueError`, and nothing of the
-        call is written, for a change without an event, or with a signal that has `hold` or `asks`.
-        A due time that is earlier than the known next one is announced with a hint (`DUE`).
+        Its runs are created as by `RunStore.create`: a start whose id or key is taken creates nothing, without an
+        effect on the others and on the change. Then its signals are delivered as by `SignalStore.deliver`, except that
+        none is lost: see `RecordChange.signals`. Both may claim runs for the claimant, all changes together at most its
+        limit.
+        Raises `ValueError` for a change that `model.records.check_change` rejects, and `AlreadyExistsError` as `create`
+        does; nothing of the call is written then.
+        A change that makes a due time earlier, or adds one, sends a hint (`DUE`).
         """
         ...
 
     async def due(self, kinds: Collection[str], *, limit: int) -> list[Record]:
-        """The open records of these kinds whose due time has come, longest due first. One index look-up for each kind;
-        writes nothing.
+        """The open records of these kinds whose due time has come, longest due first (of equals, the lowest number).
+        One index look-up for each kind; writes nothing. A row that cannot be read is a `DamagedRecord`.
         """
         ...
 
@@ -46,12 +49,13 @@ class RecordStore(Protocol):
     # --- reads ---
 
     async def find(self, kind: str, record_id: str) -> Record | None:
-        """The record, open or closed."""
+        """The record, open or closed. Raises `CorruptRecordError` if it cannot be read."""
         ...
 
     async def list_records(self, where: RecordFilter, *, limit: int, after: Record | None = None) -> list[Record]:
         """At most `limit` records in the filter's order, after the record `after` of an earlier page, which may have
-        changed since. The first page of one label costs what its rows cost, however many records there are.
+        changed since. In the order "due", an `after` without a due time gives an empty list. A row that cannot be read
+        is a `DamagedRecord`. The first page of one label costs what its rows cost, however many records there are.
         """
         ...
 

@@ -117,7 +117,8 @@ class RunStore(Protocol):
         that sink an earlier one. `announce`: each run that the commit brings to an end other than `continued` (itself,
         trimmed or tied children that are cancelled at once, children that could not start) also owes
         `model.outbox.lifecycle_event`.
-        Records: an opened record belongs to the run. The run's open records that have an `end_state` are closed in it,
+        Records: an opened record belongs to the run. `ValueError` for what `model.records.check_opening` or
+        `check_closing` rejects. The run's open records that have an `end_state` are closed in it,
         with the event `CLOSED_WITH_RUN`: those at trimmed locations by a trim, all of them by BeginRollback and End
         (also `continued` and `compensation_failed`), and by a cancel that ends the run at once.
         Park: waiting (a compensating run stays compensating), unowned, `wake_at` as given, but not later than the
