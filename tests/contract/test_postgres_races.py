@@ -185,6 +185,24 @@ async def test_a_cancel_that_meets_a_change_closes_the_record_that_it_reopened(
     assert (record.version, record.is_open) == (4, False)
 
 
+async def test_a_cancel_that_waits_for_a_child_does_not_lock_the_records_of_its_parent_yet(
+    url: str, scene: Scene, connection: Connection
+) -> None:
+    parent = await scene.begin("p1")
+    await parent.commit(names=("a",), opened=(_opening("t1"),))
+    await scene.begin_child(parent, "c1", place(0))
+    connection.execute_now("select 1 from stepwell.runs where run_id = 'c1' for no key update")
+
+    cancelling = asyncio.ensure_future(scene.cancel("p1", compensate=False))
+    await _until_a_lock_is_awaited(url)
+    [changed] = await scene.store.records.change([_change("c1", "t1", 1)])
+    connection.execute_now("commit")
+
+    assert changed.outcome is ChangeOutcome.CHANGED
+    assert (await cancelling).runs == ("p1", "c1")
+    assert (await _find(scene.store, "t1")).version == 3
+
+
 async def test_of_two_changes_that_create_one_record_the_second_is_stale(
     url: str, scene: Scene, connection: Connection
 ) -> None:
