@@ -131,10 +131,10 @@ def _wrongly_labelled(connection: psycopg.Connection[Any]) -> list[str]:
     """The records whose rows of labels differ from the record."""
     rows = connection.execute("""
         select distinct coalesce(r.number, l.number)
-        from (select kind, label, is_open, number, due_at from stepwell.records cross join unnest(labels) as label) as r
+        from (select r.*, label from stepwell.records as r cross join unnest(labels) as label) as r
         full join stepwell.record_labels as l
-            on (l.kind, l.label, l.is_open, l.number, coalesce(l.due_at, -1))
-                = (r.kind, r.label, r.is_open, r.number, coalesce(r.due_at, -1))
+            on (l.kind, l.label, l.is_open, l.number, l.state, coalesce(l.due_at, -1))
+                = (r.kind, r.label, r.is_open, r.number, r.state, coalesce(r.due_at, -1))
         where r.number is null or l.number is null
     """)
     return [f"record {number}" for (number,) in rows]

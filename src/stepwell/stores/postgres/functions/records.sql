@@ -31,8 +31,8 @@ create function {f}.find_number(p_kind text, p_record_id text) returns bigint la
 $$;
 
 create function {f}.enter_labels(p_number bigint) returns void language sql volatile as $$
-    insert into {t}.record_labels (kind, label, is_open, number, due_at)
-    select r.kind, label, r.is_open, r.number, r.due_at
+    insert into {t}.record_labels (kind, label, is_open, number, state, due_at)
+    select r.kind, label, r.is_open, r.number, r.state, r.due_at
     from {t}.records as r
     cross join unnest(r.labels) as label
     where r.number = p_number
@@ -95,7 +95,7 @@ begin
     set state = p_state, version = version + 1, is_open = false, due_at = null, updated_at = greatest(p_now, updated_at)
     where number = p_number
     returning kind, labels, version into strict r;
-    update {t}.record_labels set is_open = false, due_at = null
+    update {t}.record_labels set is_open = false, state = p_state, due_at = null
     where kind = r.kind and label = any (r.labels) and is_open and number = p_number;
     perform {f}.append_record_events(p_now, p_number, r.version, p_events, null);
 end $$;
@@ -395,7 +395,7 @@ begin
     if found then
         return '["changed",' || v_version || ',[],[],[]]';
     end if;
-    select number, version, labels, is_open, due_at into r
+    select number, version, state, labels, is_open, due_at into r
     from {t}.records where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id};
     if coalesce(r.version, 0) <> (c->>{RecordChange.expected})::bigint then
         return '["stale",' || coalesce(r.version, 0) || ',[],[],[]]';
@@ -409,9 +409,13 @@ begin
         due_at = v_due_at, is_open = (v_new->>{NewRecord.is_open})::boolean, end_state = v_new->>{NewRecord.end_state},
         body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = greatest(p_now, updated_at)
     where number = r.number;
-    if (r.labels, r.is_open, r.due_at)
-        is distinct from ({f}.texts(v_new->{NewRecord.labels}), (v_new->>{NewRecord.is_open})::boolean, v_due_at)
+    if r.labels = {f}.texts(v_new->{NewRecord.labels}) and r.is_open = (v_new->>{NewRecord.is_open})::boolean
+        and r.due_at is not distinct from v_due_at
     then
+        update {t}.record_labels set state = v_new->>{NewRecord.state}
+        where kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number
+            and state <> v_new->>{NewRecord.state};
+    else
         perform {f}.drop_labels(v_new->>{NewRecord.kind}, r.labels, r.is_open, r.number);
         perform {f}.enter_labels(r.number);
     end if;
@@ -559,9 +563,25 @@ create function {f}.list_record_events(
     ) as page
 $$;
 
--- The records that a filter selects, as parts of a statement, each of which an index has in order. The parameters are the
--- filter, the number of its run, the number and the due time of the record before the page, and the page's length.
-create function {f}.parts_of(p_filter jsonb, p_is_after boolean) returns text[] language plpgsql immutable as $$
+-- The conditions of a filter that the range of an index may not meet. A row of a label does not have the other labels.
+create function {f}.other_conditions(p_filter jsonb, p_has_label boolean) returns text language sql immutable
+return case
+        when jsonb_array_length(p_filter->{RecordFilter.labels}) <= p_has_label::int then ''
+        when p_has_label then ' and exists (select 1 from {t}.records as r where r.number = one.number'
+            || ' and r.labels @> {f}.texts($1->{RecordFilter.labels}) offset 0)'
+        else ' and labels @> {f}.texts($1->{RecordFilter.labels})'
+    end
+    || case when p_filter->{RecordFilter.states} = '[]' then ''
+        else ' and state = any ({f}.texts($1->{RecordFilter.states}))' end
+    || case when p_filter->>{RecordFilter.is_open} is null then ''
+        else ' and is_open = ($1->>{RecordFilter.is_open})::boolean' end;
+
+-- The records that a filter selects, as parts of a statement: the first ones of a few ranges, each in the order of one
+-- index. A range compares rows, and its order names all columns of the index. So no other index will do, whatever the
+-- server believes of the contents. Where no index has the order, the records are found first and then sorted. The
+-- parameters are the filter, the number of its run, the numbers and the due time between which the page is, and its
+-- length.
+create function {f}.parts_of(p_filter jsonb) returns text[] language plpgsql immutable as $$
 declare
     v_order constant text := p_filter->>{RecordFilter.order};
     v_is_open constant boolean := (p_filter->>{RecordFilter.is_open})::boolean;
@@ -569,84 +589,70 @@ declare
     v_has_label constant boolean := not v_has_run and p_filter->{RecordFilter.labels} <> '[]';
     v_has_due constant boolean := v_order = 'due' or p_filter->>{RecordFilter.due_before} is not null;
     v_is_by_state constant boolean := not (v_has_run or v_has_label or v_has_due) and p_filter->{RecordFilter.states} <> '[]';
-    -- A row of a label has the number and the due time, too, and is joined with its record only for everything else.
-    v_row constant text := case when v_has_label then 'l' else 'r' end;
-    v_record text := '';
-    v_text text;
+    v_columns text := case when v_has_label then 'kind, label' else 'kind' end;
+    v_given constant text := '$1->>{RecordFilter.kind}' || case when v_has_label then ', $1->{RecordFilter.labels}->>0' else '' end;
+    v_from text := 'select number, due_at from {t}.' || case when v_has_label then 'record_labels' else 'records' end || ' as one where ';
+    v_more constant text := {f}.other_conditions(p_filter, v_has_label);
+    v_due_before constant text := 'coalesce(($1->>{RecordFilter.due_before})::bigint, 9223372036854775807)';
+    v_way constant text := case when v_order = 'newest' then ' desc' else '' end;
     v_ranges text[];
 begin
     if v_has_due and not v_is_open then
         return '{}';  -- a closed record has no due time
     end if;
-    if jsonb_array_length(p_filter->{RecordFilter.labels}) > v_has_label::int then
-        v_record := ' and r.labels @> {f}.texts($1->{RecordFilter.labels})';
-    end if;
-    if p_filter->{RecordFilter.states} <> '[]' and not v_is_by_state then
-        v_record := v_record || ' and r.state = any ({f}.texts($1->{RecordFilter.states}))';
-    end if;
-    if v_has_label then
-        v_text := 'select l.number, l.due_at from {t}.record_labels as l'
-            || case when v_record = '' then '' else ' cross join lateral (select 1 from {t}.records as r where r.number = l.number'
-                || v_record || ' offset 0) as r' end
-            || ' where l.kind = ($1->>{RecordFilter.kind}) and l.label = ($1->{RecordFilter.labels}->>0)';
-    else
-        v_text := 'select r.number, r.due_at from {t}.records as r where r.kind = ($1->>{RecordFilter.kind})'
-            || case when v_has_run then ' and r.run = $2' else '' end || v_record;
-    end if;
-    if p_is_after then
-        v_text := v_text || format(
-            case v_order
-                when 'due' then ' and (%1$s.due_at, %1$s.number) > ($4, $3)'
-                when 'oldest' then ' and %s.number > $3'
-                else ' and %s.number < $3'
-            end,
-            v_row
-        );
+    v_from := v_from || case when v_has_due then 'due_at is not null and ' else '' end;
+    if v_has_run or v_has_due and v_order <> 'due' then
+        return array[
+            '(select * from (' || v_from || format('(%s) = (%s)', v_columns, v_given) || v_more
+            || case when v_has_run then ' and run = $2' else '' end
+            || case when v_has_due then ' and due_at < ' || v_due_before else '' end
+            || case when v_order = 'due' then ' and (due_at, number) > ($5, $3)' else ' and number > $3 and number < $4' end
+            || ' offset 0) as found order by ' || case when v_order = 'due' then 'due_at, ' else '' end || 'number' || v_way
+            || ' limit $6)'
+        ];
+    elsif v_has_due then
+        return array[
+            '(' || v_from || format('(%s, due_at, number) > (%s, $5, $3)', v_columns, v_given)
+            || format(' and (%s, due_at, number) < (%s, %s, 0)', v_columns, v_given, v_due_before) || v_more
+            || format(' order by %s, due_at, number limit $6)', v_columns)
+        ];
     end if;
     v_ranges := case
-        when v_has_due then array[' and %1$s.due_at is not null' || case when p_filter->>{RecordFilter.due_before} is null then ''
-            else ' and %1$s.due_at < ($1->>{RecordFilter.due_before})::bigint' end]
-        when v_is_open then array[' and %s.is_open']
-        when not v_is_open then array[' and not %s.is_open']
-        when v_has_run or v_is_by_state then array['']
-        else array[' and %s.is_open', ' and not %s.is_open']
-    end;
-    if v_is_by_state then
-        v_ranges := array(
-            select v_ranges[1] || format(' and %%1$s.state = ($1->{RecordFilter.states}->>%s)', min(place) - 1)
+        when v_is_by_state then array(
+            select format('$1->{RecordFilter.states}->>%s', min(place) - 1)
             from jsonb_array_elements_text(p_filter->{RecordFilter.states}) with ordinality as x (state, place)
             group by state
-        );
-    end if;
-    return array(select v_text || format(one, v_row) from unnest(v_ranges) as one);
+        )
+        when v_is_open is null then array['true', 'false']
+        else array[v_is_open::text]
+    end;
+    v_columns := v_columns || case when v_is_by_state then ', state' else ', is_open' end;
+    return array(
+        select '(' || v_from || format('(%s, number) > (%s, %s, $3)', v_columns, v_given, one)
+            || format(' and (%s, number) < (%s, %s, $4)', v_columns, v_given, one) || v_more
+            || ' order by ' || replace(v_columns, ',', v_way || ',') || v_way || ', number' || v_way || ' limit $6)'
+        from unnest(v_ranges) as one
+    );
 end $$;
 
--- A record that is due before a time is found by that time, and sorted then: walking all records in another order would
--- read many that are not due.
 create function {f}.list_records(
     p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_number bigint, p_due_at bigint
-) returns text language plpgsql stable as $$
+) returns text language plpgsql stable set enable_sort = off set enable_incremental_sort = off as $$
 declare
-    v_order constant text := case p_filter->>{RecordFilter.order}
-        when 'due' then 'due_at, number'
-        when 'oldest' then 'number'
-        else 'number desc'
-    end;
-    v_part constant text := case
-        when p_filter->>{RecordFilter.order} <> 'due' and p_filter->>{RecordFilter.due_before} is not null
-            then '(select * from (%s offset 0) as due order by ' || v_order || ' limit $5)'
-        else '(%s order by ' || v_order || ' limit $5)'
-    end;
-    v_parts constant text[] := array(select format(v_part, one) from unnest({f}.parts_of(p_filter, p_number is not null)) as one);
+    v_order constant text := p_filter->>{RecordFilter.order};
+    v_parts constant text[] := {f}.parts_of(p_filter);
     v_found bigint[];
 begin
-    if cardinality(v_parts) = 0 then
+    if cardinality(v_parts) = 0 or v_order = 'due' and p_number is not null and p_due_at is null then
         return '[]';
     end if;
-    execute 'select array(select number from (' || array_to_string(v_parts, ' union all ') || ') as parts order by ' || v_order
-        || ' limit $5)'
+    execute 'select array(select number from (' || array_to_string(v_parts, ' union all ') || ') as parts order by '
+        || case v_order when 'due' then 'due_at, number' when 'oldest' then 'number' else 'number desc' end || ' limit $6)'
     into v_found
-    using p_filter, (select id from {t}.runs where run_id = p_filter->>{RecordFilter.run_id}), p_number, p_due_at, p_limit;
+    using p_filter, (select id from {t}.runs where run_id = p_filter->>{RecordFilter.run_id}),
+        case when v_order <> 'newest' then coalesce(p_number, 0) else 0 end,
+        case when v_order = 'newest' then coalesce(p_number, 9223372036854775807) else 9223372036854775807 end,
+        coalesce(p_due_at, -1), p_limit;
     return (
         select coalesce(json_agg({f}.read_record(number) order by place), '[]')::text
         from unnest(v_found) with ordinality as x (number, place)
@@ -654,16 +660,21 @@ begin
 end $$;
 
 create function {f}.count_records(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
-language plpgsql stable as $$
+language plpgsql stable set enable_sort = off set enable_incremental_sort = off as $$
 declare
-    v_parts constant text[] := array(select '(' || one || ' limit $5)' from unnest({f}.parts_of(p_filter, false)) as one);
+    -- In an order that an index has.
+    v_parts constant text[] := {f}.parts_of(
+        case when p_filter->>{RecordFilter.due_before} is null then p_filter
+            else jsonb_set(p_filter, '{{RecordFilter.order}}', '"due"') end
+    );
     v_count bigint;
 begin
     if cardinality(v_parts) = 0 then
         return '0';
     end if;
-    execute 'select count(*) from (select 1 from (' || array_to_string(v_parts, ' union all ') || ') as parts limit $5) as found'
+    execute 'select count(*) from (select 1 from (' || array_to_string(v_parts, ' union all ') || ') as parts limit $6) as found'
     into v_count
-    using p_filter, (select id from {t}.runs where run_id = p_filter->>{RecordFilter.run_id}), null::bigint, null::bigint, p_limit;
+    using p_filter, (select id from {t}.runs where run_id = p_filter->>{RecordFilter.run_id}), 0::bigint, 9223372036854775807,
+        -1::bigint, p_limit;
     return v_count::text;
 end $$;

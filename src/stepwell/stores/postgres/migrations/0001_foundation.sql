@@ -410,12 +410,13 @@ create index records_state on {t}.records (kind, state, number);
 create index records_due on {t}.records (kind, due_at, number) where due_at is not null;
 create index records_closed on {t}.records (kind, updated_at, number) where not is_open;
 
--- One row for each label of a record, with what a listing by label selects and sorts by.
+-- One row for each label of a record, with what a listing by label mostly selects and sorts by.
 create table {t}.record_labels (
     kind text collate "C" not null,
     label text collate "C" not null,
     is_open boolean not null,
     number bigint not null,
+    state text collate "C" not null,
     due_at bigint,
     primary key (kind, label, is_open, number)
 );
