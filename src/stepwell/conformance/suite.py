@@ -23,6 +23,7 @@ from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSui
 from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
 from stepwell.conformance.plain_commits import PlainCommitSuite
 from stepwell.conformance.progress import ProgressSuite
+from stepwell.conformance.records import DueRecordSuite, RecordSuite, RunRecordSuite
 from stepwell.conformance.replies import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
@@ -72,6 +73,9 @@ class StoreSuite(
     PauseSuite,
     WorkflowPauseSuite,
     LedgerSuite,
+    RecordSuite,
+    RunRecordSuite,
+    DueRecordSuite,
     EncryptionSuite,
     AmendmentSuite,
     AmendedChildSuite,

@@ -74,7 +74,7 @@ where r.run = :run and r.is_open = 1 and r.end_state is not null
 order by r.number;
 
 -- name: list_due
-select number
+select due_at, number
 from stepwell_records
 where kind = :kind and due_at is not null and due_at <= :now
 order by due_at, number
