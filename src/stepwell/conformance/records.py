@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -50,9 +50,7 @@ from stepwell.model.records import (
 from stepwell.model.runs import Parent
 from stepwell.model.signals import Delivered, Delivery
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import HeldSignal
-from stepwell.stores.base.wakeups import Hint, HintKind
 
 _S = RunStatus
 _R1 = RunId("r1")
@@ -223,6 +221,9 @@ _WAYS: dict[str, _Way] = {
 
 _ANY = new_record("t2")
 _TEXTS = (("kind", KIND_MAX), ("record_id", ID_MAX), ("state", STATE_MAX), ("end_state", STATE_MAX))
+_WRONG_TEXTS: tuple[dict[str, Any], ...] = tuple(
+    {name: text} for name, size in _TEXTS for text in ("", "x" * (size + 1), "a\x00", "\ud800")
+)
 _LABELS = (("b", "a"), ("a", "a"), ("",), ("x" * (LABEL_MAX + 1),), tuple(f"{n:03}" for n in range(LABELS_MAX + 1)))
 _WRONG = (
     new_change("", _ANY),
@@ -233,11 +234,7 @@ _WRONG = (
     new_change("c2", _ANY, signals=(new_signal("s1", "k", asks=True),)),
     new_change("c2", _ANY._replace(due_at=Instant(DUE_MAX + 1))),
     *(new_change("c2", _ANY._replace(labels=labels)) for labels in _LABELS),
-    *(
-        new_change("c2", _ANY._replace(**{name: text}))
-        for name, size in _TEXTS
-        for text in ("", "x" * (size + 1), "a\x00", "\ud800")
-    ),
+    *(new_change("c2", _ANY._replace(**wrong)) for wrong in _WRONG_TEXTS),
 )
 
 
@@ -297,7 +294,7 @@ class RecordSuite(StoreCase):
         await change(scene, "c1", new_record("t1"))
         await change(scene, "c2", new_record("t1"), 1)
         before = await snapshot(scene.store)
-        effects = {"signals": (new_signal("s1", "r1"),), "starts": (new_run("r2"),)}
+        effects: dict[str, Any] = {"signals": (new_signal("s1", "r1"),), "starts": (new_run("r2"),)}
 
         stale = await change(scene, "c3", new_record("t1", state="taken", labels=("a",)), expected, **effects)
         missing = await change(scene, "c4", new_record("t2"), 1, **effects)
@@ -308,7 +305,7 @@ class RecordSuite(StoreCase):
 
     async def test_a_repeated_change_is_answered_again_and_does_nothing(self, scene: Scene) -> None:
         await scene.waiting("r1", wait_signal())
-        effects = {"signals": (new_signal("s1", "r1"),), "starts": (new_run("r2"),)}
+        effects: dict[str, Any] = {"signals": (new_signal("s1", "r1"),), "starts": (new_run("r2"),)}
         first = await change(scene, "c1", new_record("t1"), **effects)
         await change(scene, "c2", new_record("t1", state="later"), 1)
         before = await snapshot(scene.store)
@@ -590,15 +587,7 @@ class RunRecordSuite(StoreCase):
 
 
 class DueRecordSuite(StoreCase):
-    """`due`, `next_due`, `prune`, and hints."""
-
-    @pytest.fixture
-    def heard(self, store: Store) -> Iterator[list[Hint]]:
-        """Every hint so far."""
-        hints: list[Hint] = []
-        stop = store.wakeups.listen(hints.append)
-        yield hints
-        stop()
+    """`due`, `next_due` and `prune`."""
 
     async def _due(self, scene: Scene, *kinds: str, limit: int = 9) -> list[str]:
         return [one.record_id for one in await scene.store.records.due(kinds or ("task",), limit=limit)]
@@ -627,25 +616,6 @@ class DueRecordSuite(StoreCase):
         await change(scene, "later", new_record("t2", due_at=Instant(now + 9)), 1)
         await change(scene, "closed now", new_record("t1", due_at=Instant(now), is_open=False), 1)
         assert await self._due(scene) == ["t4"]
-
-    async def test_a_due_time_that_becomes_earlier_sends_a_hint(self, scene: Scene, heard: list[Hint]) -> None:
-        async def heard_one() -> bool:
-            await asyncio.sleep(0)
-            is_heard = any(hint.kind is HintKind.DUE for hint in heard)
-            heard.clear()
-            return is_heard
-
-        due = [new_record("t1", due_at=at) for at in (Instant(9), Instant(8), None, Instant(7))]
-        for version, record in enumerate(due):
-            await change(scene, f"c{version}", record, version)
-            assert await heard_one() is (record.due_at is not None)
-        await change(scene, "closed", new_record("t1", is_open=False, due_at=Instant(1)), 4)
-        assert not await heard_one()
-        await change(scene, "open", new_record("t1", due_at=Instant(7)), 5)
-        assert await heard_one()
-        turn = await scene.begin("r1")
-        await turn.commit(opened=(opening("t2", due_at=Instant(5)),))
-        assert await heard_one()
 
     async def test_pruning_removes_old_closed_records_and_their_events_only(self, scene: Scene) -> None:
         for number in range(4):
