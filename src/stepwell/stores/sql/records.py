@@ -44,7 +44,7 @@ _STATES_OF_LABELLED: Final = f"exists (select 1 from {_RECORDS} as r where r.num
 class RecordSearch(NamedTuple):
     """A range of an index: records in the order of the page."""
 
-    number: str
+    keys: str  # the columns of that order; the last is the number
     table: str
     conditions: str
     order: str
@@ -52,7 +52,7 @@ class RecordSearch(NamedTuple):
 
     def fill(self, statement: str) -> str:
         """The statement with its markers replaced."""
-        text = statement.replace("{number}", self.number).replace("{table}", self.table)
+        text = statement.replace("{keys}", self.keys).replace("{table}", self.table)
         return text.replace("{conditions}", self.conditions).replace("{order}", self.order)
 
 
@@ -93,13 +93,9 @@ def _search(where: RecordFilter, index: _Index, given: dict[str, Any], *, is_fir
     conditions = ["kind = :kind", index.condition, *_more(where, index)]
     if not is_first:
         conditions.append(_behind(where, index.number))
-    return RecordSearch(
-        index.number,
-        f"{index.table} as d indexed by {index.name}",
-        " and ".join(conditions),
-        _order(where, index.number),
-        given,
-    )
+    keys = f"due_at, {index.number}" if where.order == "due" else index.number
+    order = f"{keys} desc" if where.order == "newest" else keys
+    return RecordSearch(keys, f"{index.table} as d indexed by {index.name}", " and ".join(conditions), order, given)
 
 
 def _more(where: RecordFilter, index: _Index) -> Iterable[str]:
@@ -120,9 +116,3 @@ def _behind(where: RecordFilter, number: str) -> str:
     if where.order == "due":
         return f"(due_at, {number}) > (:after_due, :after)"
     return f"{number} {'<' if where.order == 'newest' else '>'} :after"
-
-
-def _order(where: RecordFilter, number: str) -> str:
-    if where.order == "due":
-        return f"due_at, {number}"
-    return f"{number} desc" if where.order == "newest" else number

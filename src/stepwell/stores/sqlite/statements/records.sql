@@ -98,7 +98,7 @@ delete from stepwell_records where number in (select value from json_each(:numbe
 -- name: list
 -- The markers are replaced by texts from the allow-list in stores/sql/records.py. It returns only what orders the page:
 -- other columns are not read for records that are not on it.
-select {number}, due_at from {table} where {conditions} order by {order} limit :limit;
+select {keys} from {table} where {conditions} order by {order} limit :limit;
 
 -- name: count
 -- Markers as in list.
