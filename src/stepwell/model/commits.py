@@ -12,6 +12,7 @@ from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce, Emit
+from stepwell.model.records import RecordClosing, RecordOpening
 from stepwell.model.runs import Claimed, NewRun
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import TERMINAL, RunStatus, check_move
@@ -91,6 +92,8 @@ class Commit(NamedTuple):
     progress: tuple[Progress, ...] = ()  # of bodies that are running, or gave their slot back
     ended_progress: tuple[Location, ...] = ()
     ended_attempts: tuple[tuple[Location, int], ...] = ()  # recorded beginnings of steps that are done
+    opened: tuple[RecordOpening, ...] = ()
+    closed: tuple[RecordClosing, ...] = ()
 
 
 class Verdict(StrEnum):

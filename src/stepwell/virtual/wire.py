@@ -10,7 +10,10 @@ from stepwell.codec.blobs import Blobs
 from stepwell.stores.base.store import Capabilities, Store
 from stepwell.stores.base.wakeups import Listener, Wakeups
 
-_NOUNS = ("runs", "signals", "events", "outbox", "holds", "ledger", "workers", "transactions", "transfers", "views")
+_NOUNS = (
+    *("runs", "signals", "events", "outbox", "holds", "ledger", "records", "workers", "transactions", "transfers"),
+    "views",
+)
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -35,6 +38,7 @@ class RemoteStore:
         self.outbox: Any
         self.holds: Any
         self.ledger: Any
+        self.records: Any
         self.workers: Any
         self.transactions: Any
         self.transfers: Any

@@ -45,7 +45,7 @@ class HintListener:
                 self._relays.wake()
                 for execution in self._executions:
                     self.look_at(execution.run.run_id)
-            case HintKind.REPLIED | HintKind.STREAM:
+            case HintKind.REPLIED | HintKind.STREAM | HintKind.DUE:
                 pass
             case HintKind.ENDED:
                 for run_id in hint.runs:

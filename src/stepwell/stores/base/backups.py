@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# How far epochs and numbers are raised in a restored database: further than any database gets between a backup and its
-# loss. Epochs are stored shifted by 20 bits, so an epoch must stay below 2^43.
-EPOCHS_SKIPPED: Final = 1 << 20
+# How far epochs, versions of records and numbers are raised in a restored database: further than any database gets
+# between a backup and its loss. Epochs are stored shifted by 20 bits, so an epoch must stay below 2^43.
+EPOCHS_SKIPPED: Final = 1 << 20  # and versions of records
 NUMBERS_SKIPPED: Final = 1 << 32
 
 

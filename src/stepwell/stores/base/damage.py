@@ -1,4 +1,4 @@
-"""Rows that cannot be read: what is still known of such a run, so that listings still show it and all other runs."""
+"""Rows that cannot be read: what is still known of such a run or record, so that listings show it and all others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from stepwell.clock import Instant
 from stepwell.errors import CorruptRecordError
 from stepwell.ids import RunId
+from stepwell.model.records import DamagedRecord, Record
 from stepwell.model.runs import Claimed, DamagedRun, Inbox, Run
 from stepwell.model.states import RunStatus
 
@@ -27,6 +28,12 @@ def corrupt(run_id: Any, error: Exception | str) -> CorruptRecordError:
     """The error for a run whose row cannot be read."""
     name, why = _text(run_id), error if isinstance(error, str) else cause_of(error)
     return CorruptRecordError(f"run {name} cannot be read", where=f"run {name}", why=why, fix=FIX)
+
+
+def corrupt_record(kind: str, record_id: str, why: str) -> CorruptRecordError:
+    """The error for a record whose row cannot be read."""
+    name = f"{kind} {record_id!r}"
+    return CorruptRecordError(f"{name} cannot be read", where=name, why=why, fix=FIX)
 
 
 def cause_of(error: Exception) -> str:
@@ -68,6 +75,19 @@ def salvage_claimed(values: Sequence[Any], epoch: int, owner: Any, error: Except
     damaged = DamagedRun(*run._replace(epoch=epoch, owner=owner))
     damaged.trouble = trouble
     return Claimed(damaged, Inbox())
+
+
+def salvage_record(values: Sequence[Any], error: Exception) -> Record:
+    """The readable fields of a record whose row cannot be read: number, kind, id, version, state, due time, whether it
+    is open, and its times, in this order; `damage` holds the reason.
+    """
+    number, kind, record_id, version, state, due_at, is_open, created_at, updated_at = values
+    due = Instant(due_at) if isinstance(due_at, int) else None
+    at = Instant(_number(created_at)), Instant(_number(updated_at))
+    what = (_number(number), _text(kind), _text(record_id), _number(version), _text(state))
+    record = DamagedRecord(*what, (), due, bool(is_open), None, None, None, b"", *at)
+    record.trouble = cause_of(error)
+    return record
 
 
 def _text(value: Any) -> str:

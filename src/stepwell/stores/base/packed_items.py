@@ -21,6 +21,7 @@ from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
+from stepwell.model.records import Record, RecordEvent
 from stepwell.model.runs import History, Run
 from stepwell.model.signals import ReplyStatus
 from stepwell.stores.base.views import Audit
@@ -122,7 +123,26 @@ class PackedBlob(NamedTuple):
     content: bytes
 
 
-Item = PackedBlob | PackedEvent | PackedRun | PackedChunk | PackedSignal | Owed | Reservation | Act
+class PackedRecordEvent(NamedTuple):
+    """A line of a record's history."""
+
+    record: int  # the number of the record
+    event: RecordEvent
+    change_id: str | None  # if it is the first event of a change
+
+
+Item = (
+    PackedBlob
+    | PackedEvent
+    | PackedRun
+    | PackedChunk
+    | PackedSignal
+    | Owed
+    | Record
+    | PackedRecordEvent
+    | Reservation
+    | Act
+)
 
 
 class HighestNumbers(NamedTuple):
@@ -132,6 +152,7 @@ class HighestNumbers(NamedTuple):
 
     receipts: int = 0
     owed: int = 0
+    records: int = 0
 
 
 class TransferBatch(NamedTuple):
@@ -152,12 +173,15 @@ class TransferBatch(NamedTuple):
     hold_acts: tuple[HoldAct, ...] = ()  # oldest first
     head: ChainHead = ChainHead()  # of the audit; it replaces what is there
     is_encrypted: bool = False  # the store takes encrypted values only; see `Store.declare_encrypted`
+    records: tuple[Record, ...] = ()
+    record_events: tuple[PackedRecordEvent, ...] = ()
 
     @property
     def items(self) -> tuple[Item, ...]:
         """All items of this batch."""
         runs: tuple[Item, ...] = (*self.runs, *self.chunks, *self.signals, *self.owed)
-        return (*self.blobs, *self.events, *runs, *self.requests, *self.acts)
+        records: tuple[Item, ...] = (*self.records, *self.record_events)
+        return (*self.blobs, *self.events, *runs, *records, *self.requests, *self.acts)
 
 
 def name_of(item: Item) -> str:
@@ -175,6 +199,10 @@ def name_of(item: Item) -> str:
             return f"signal {signal_id}"
         case Owed(event_id=event_id, sink=sink):
             return f"event {event_id} for sink {sink}"
+        case Record(kind=kind, record_id=record_id):
+            return f"{kind} {record_id!r}"
+        case PackedRecordEvent(record=record, event=event):
+            return f"line {event.number} of the history of record {record}"
         case Reservation(scope=scope, key=key):
             return f"idempotency key {key!r} of {scope}"
         case Act(number=number):
@@ -184,7 +212,18 @@ def name_of(item: Item) -> str:
 
 
 # The fields of a batch, in the order of packing.
-KINDS: Final = ("blobs", "events", "runs", "chunks", "signals", "owed", "requests", "acts")
+KINDS: Final = (
+    "blobs",
+    "events",
+    "runs",
+    "chunks",
+    "signals",
+    "owed",
+    "records",
+    "record_events",
+    "requests",
+    "acts",
+)
 
 # Items of one kind that come after a key, each with its own key. The empty key is before all others.
 MarkedItems = Generator[tuple[str, Any], None, None]

@@ -98,8 +98,8 @@ class RunStore(Protocol):
         with another state than the stored one, or a move other than Release.
         Order of effects: names, entries, attempts (then `ended_attempts` are removed), cursors, then trims (so a commit
         may append and trim the same entry), consumed signals, refused signals and replies (the first reply to a signal
-        counts), received events, children, published, appends, waits, emitted events, progress (then `ended_progress`;
-        apart from a cancel, only this removes progress), move.
+        counts), received events, children, published, appends, waits, emitted events, records (opened, then closed),
+        progress (then `ended_progress`; apart from a cancel, only this removes progress), move.
         Published: replaces the value of that name unless the stored one has a later position.
         Appends: each gets the next offset of its stream, from 1. An append that `begins` a part first withdraws what
         other parts of its source wrote to the stream: if there is any, the store appends a RESET with the first
@@ -117,6 +117,10 @@ class RunStore(Protocol):
         that sink an earlier one. `announce`: each run that the commit brings to an end other than `continued` (itself,
         trimmed or tied children that are cancelled at once, children that could not start) also owes
         `model.outbox.lifecycle_event`.
+        Records: an opened record belongs to the run. `ValueError` for what `model.records.check_opening` or
+        `check_closing` rejects. The run's open records that have an `end_state` are closed in it,
+        with the event `CLOSED_WITH_RUN`: those at trimmed locations by a trim, all of them by BeginRollback and End
+        (also `continued` and `compensation_failed`), and by a cancel that ends the run at once.
         Park: waiting (a compensating run stays compensating), unowned, `wake_at` as given, but not later than the
         deadline of a running run; but `wake_at` = now and `is_awake` true if a pending signal matches a signal wait, an
         event in the inbox has a receiver, or an awaited child has ended. Signals do not wake a compensating run unless
@@ -208,7 +212,8 @@ class RunStore(Protocol):
         be free, else `ValueError`); signals are consumed (pending ones, else `ValueError`); each dropped child gets its
         new location, and if it is active and not detached its successor takes its key (`replaced_by`) and it is
         cancelled as by `cancel` with compensation; `retries` are retried as by `retry`; the waits are replaced as by
-        `apply`.
+        `apply`; open records with an `end_state` are closed as by a trim where their location now has neither an entry
+        nor a wait.
         The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry`, stalls 0,
         `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared;
         version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the

@@ -10,6 +10,7 @@ from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
+from stepwell.stores.base.records import RecordStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
@@ -46,6 +47,8 @@ class Store(Protocol):
     def holds(self) -> HoldStore: ...
     @property
     def ledger(self) -> LedgerStore: ...
+    @property
+    def records(self) -> RecordStore: ...
     @property
     def transactions(self) -> TransactionStore: ...
     @property

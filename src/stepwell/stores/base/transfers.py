@@ -56,11 +56,13 @@ class Manifest(NamedTuple):
     blobs: int
     requests: int = 0  # idempotency keys that are kept
     acts: int = 0  # lines of the audit
+    records: int = 0
+    record_events: int = 0
 
     @property
     def items(self) -> int:
         """How many items `pack` returns in all."""
-        beside = self.blobs + self.requests + self.acts
+        beside = self.blobs + self.requests + self.acts + self.records + self.record_events
         return self.runs + self.chunks + self.events + self.signals + self.owed + beside
 
 
@@ -106,8 +108,9 @@ class TransferStore(Protocol):
 
         `after` is the `next` of the previous batch. The order is: blobs by name, events by number, runs in creation
         order, chunks by run (in creation order), stream (by code points) and offset, signals by number, outbox rows by
-        number, idempotency keys by scope and key (by code points), audit lines by number. Every store packs the same
-        content in the same order with the same values; only the cuts between batches may differ.
+        number, records by number, their events by record and number, idempotency keys by scope and key (by code
+        points), audit lines by number. Every store packs the same content in the same order with the same values; only
+        the cuts between batches may differ.
         Raises `TransferError` unless the store is sealed.
         """
         ...
@@ -141,8 +144,9 @@ class TransferStore(Protocol):
         held signal or is woken. From then on the store assigns no number up to those in `TransferBatch.highest`.
 
         Runs are created in the order of the batch. Items that are there already and are identical are skipped. Raises
-        `TransferError`, and nothing is written, if an item is there with another content, if its run or event is
-        missing, if the content of a blob does not match its name, or if the store does not expect this transfer.
+        `TransferError`, and nothing is written, if an item is there with another content, if its run, event or
+        record is missing, if the content of a blob does not match its name, or if the store does not expect this
+        transfer.
         """
         ...
 
@@ -192,7 +196,7 @@ def in_use(workers: Iterable[Worker]) -> StoreInUseError:
 def not_empty(found: Manifest) -> TransferError:
     """The destination holds something already."""
     of_runs = f"{found.runs} runs, {found.events} events, {found.signals} signals and {found.blobs} large payloads"
-    there = f"{of_runs}, {found.requests} idempotency keys and {found.acts} lines of audit"
+    there = f"{of_runs}, {found.records} records, {found.requests} idempotency keys and {found.acts} lines of audit"
     return TransferError(
         "the destination is not empty",
         why=f"it contains {there}",
@@ -220,10 +224,10 @@ def differs(item: Item) -> TransferError:
 
 
 def unattached(item: Item) -> TransferError:
-    """An item refers to a run or an event that is missing."""
+    """An item refers to a run, an event or a record that is missing."""
     return TransferError(
-        f"{name_of(item)} arrived before the run or event that it belongs to",
-        why="that run or event is not in the destination",
+        f"{name_of(item)} arrived before the run, event or record that it belongs to",
+        why="that run, event or record is not in the destination",
         fix="unpack the batches in the order in which they were packed",
     )
 

@@ -19,6 +19,7 @@ class HintKind(Enum):
     HELD = "held"  # a workflow was paused: owners of its runs give them up
     REPLIED = "replied"  # runs replied to signals that asked
     STREAM = "stream"  # runs appended to a stream
+    DUE = "due"  # a record may be due earlier than before
     CHANGED = "changed"  # another process wrote: check everything
 
 

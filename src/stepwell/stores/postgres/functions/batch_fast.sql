@@ -146,6 +146,10 @@ create function {f}.move_batch(p_now bigint, p_commits jsonb) returns text langu
 declare
     v_moved text;
     v_hints text;
+    -- One look for the whole batch. In an order, because without one the whole table might be read up to the first.
+    v_has_records constant boolean := (
+        select run from {t}.records where run is not null and is_open and end_state is not null order by run limit 1
+    ) is not null;
 begin
     with c as materialized (
         select c->>{Commit.run_id} as run_id, c->{Commit.fence}->>{Fence.incarnation} as incarnation,
@@ -185,6 +189,13 @@ begin
                 s.is_park or r.parent is null and not r.discards and coalesce(r.deadline_at > p_now, true)
                 and (select count(*) from {t}.receipts as got where got.run = s.id) = 0
                 and (select count(*) from {t}.cursors as cur where cur.run = s.id) = 0
+                and (
+                    not v_has_records
+                    or (
+                        select count(*) from {t}.records as rec
+                        where rec.run = s.id and rec.is_open and rec.end_state is not null
+                    ) = 0
+                )
                 and (
                     select 1 from {t}.runs as child
                     where child.parent = s.run_id and child.tied and child.ended_at is null
