@@ -11,22 +11,14 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Instant
+from stepwell.conformance.records import new_change, opening, stored
 from stepwell.conformance.scene import Scene, Turn, new_signal, place, step, wait_signal
 from stepwell.environment import system_environment
 from stepwell.ids import RunId
 from stepwell.model.commits import Commit, End, Park, Verdict
-from stepwell.model.records import (
-    ChangeOutcome,
-    NewRecord,
-    NewRecordEvent,
-    Record,
-    RecordChange,
-    RecordFilter,
-    RecordOpening,
-)
+from stepwell.model.records import ChangeOutcome, RecordChange, RecordFilter
 from stepwell.model.signals import Delivery
 from stepwell.model.states import RunStatus
-from stepwell.stores.base.store import Store
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.calls import Call, Value
 from stepwell.stores.postgres.connections import Connection
@@ -102,41 +94,25 @@ async def test_a_run_that_parks_beside_a_step_of_another_gets_a_signal_that_is_j
 
 # --- records ---
 
-OPENED = NewRecordEvent("opened")
-
-
-def _task(record_id: str, **changes: Any) -> NewRecord:
-    return NewRecord("task", record_id, "open", b"{}", ("role:ann",), end_state="cancelled")._replace(**changes)
-
-
-def _opening(record_id: str) -> RecordOpening:
-    return RecordOpening(place(0), _task(record_id), (OPENED,))
-
 
 def _change(change_id: str, record_id: str, expected: int, *targets: str, **changes: Any) -> RecordChange:
-    """A change of a task that signals runs."""
+    """A change of a record that ends with its run. It signals runs."""
     signals = tuple(new_signal(f"{change_id} {target}", target) for target in targets)
-    return RecordChange(change_id, expected, _task(record_id, **changes), (NewRecordEvent("changed"),), signals)
-
-
-async def _find(store: Store, record_id: str) -> Record:
-    record = await store.records.find("task", record_id)
-    assert record is not None
-    return record
+    return new_change(change_id, opening(record_id, **changes).record, expected, signals=signals)
 
 
 async def test_a_change_that_meets_the_end_of_its_run_comes_first_and_the_end_closes_the_record(
     url: str, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
-    await turn.commit(opened=(_opening("t1"),))
+    await turn.commit(opened=(opening("t1"),))
     _call(connection, calls.CHANGE_RECORDS, [_change("c1", "t1", 1, "r1")], None)
 
     applied = await _meet(url, connection, turn.end())
 
     assert applied.verdict is Verdict.APPLIED
-    record = await _find(scene.store, "t1")
-    assert (record.version, record.state, record.is_open) == (3, "cancelled", False)
+    record = await stored(scene, "t1")
+    assert (record.version, record.state, record.is_open) == (3, "gone", False)
     [unread] = await scene.store.views.list_unread(limit=9)
     assert (unread.run_id, unread.reason) == ("r1", "")
 
@@ -145,7 +121,7 @@ async def test_a_change_that_meets_a_record_that_its_run_closes_is_stale(
     url: str, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
-    await turn.commit(opened=(_opening("t1"),))
+    await turn.commit(opened=(opening("t1"),))
     end = calls.commit_out(turn.next(move=End(RunStatus.COMPLETED)))
     _call(connection, calls.APPLY, None, None, [end], None, None)
 
@@ -159,21 +135,21 @@ async def test_a_signal_of_a_change_that_meets_a_cancel_is_kept_with_the_cancell
     url: str, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
-    await turn.commit(opened=(_opening("t1"),))
+    await turn.commit(opened=(opening("t1"),))
     await turn.park(wait_signal("go"))
     _call(connection, calls.CANCEL, "r1", True, "", "", None, "")
 
     [changed] = await _meet(url, connection, scene.store.records.change([_change("c1", "t2", 0, "r1")]))
 
     assert [(one.delivery, one.run_id) for one in changed.delivered] == [(Delivery.MISSING, "r1")]
-    assert (await _find(scene.store, "t1")).state == "cancelled"
+    assert (await stored(scene, "t1")).state == "gone"
 
 
 async def test_a_cancel_that_meets_a_change_closes_the_record_that_it_reopened(
     url: str, scene: Scene, connection: Connection
 ) -> None:
     turn = await scene.begin("r1")
-    await turn.commit(opened=(_opening("t1"),))
+    await turn.commit(opened=(opening("t1"),))
     await turn.park(wait_signal("go"))
     [closed] = await scene.store.records.change([_change("c1", "t1", 1, is_open=False)])
     _call(connection, calls.CHANGE_RECORDS, [_change("c2", "t1", closed.version, "r1")], None)
@@ -181,7 +157,7 @@ async def test_a_cancel_that_meets_a_change_closes_the_record_that_it_reopened(
     cancelled = await _meet(url, connection, scene.store.runs.cancel(RunId("r1"), compensate=True, reason=""))
 
     assert cancelled.changed
-    record = await _find(scene.store, "t1")
+    record = await stored(scene, "t1")
     assert (record.version, record.is_open) == (4, False)
 
 
@@ -189,7 +165,7 @@ async def test_a_cancel_that_waits_for_a_child_does_not_lock_the_records_of_its_
     url: str, scene: Scene, connection: Connection
 ) -> None:
     parent = await scene.begin("p1")
-    await parent.commit(names=("a",), opened=(_opening("t1"),))
+    await parent.commit(names=("a",), opened=(opening("t1"),))
     await scene.begin_child(parent, "c1", place(0))
     connection.execute_now("select 1 from stepwell.runs where run_id = 'c1' for no key update")
 
@@ -200,7 +176,7 @@ async def test_a_cancel_that_waits_for_a_child_does_not_lock_the_records_of_its_
 
     assert changed.outcome is ChangeOutcome.CHANGED
     assert (await cancelling).runs == ("p1", "c1")
-    assert (await _find(scene.store, "t1")).version == 3
+    assert (await stored(scene, "t1")).version == 3
 
 
 async def test_of_two_changes_that_create_one_record_the_second_is_stale(
@@ -249,9 +225,9 @@ async def test_changes_ends_and_cancels_of_the_same_runs_wait_for_each_other_in_
     await other.open()
     for n in range(12):
         parent = await scene.begin(f"p{n}")
-        await parent.commit(names=("a", "b"), opened=(_opening(f"p{n}"),))
+        await parent.commit(names=("a", "b"), opened=(opening(f"p{n}"),))
         child = await scene.begin_child(parent, f"c{n}", place(1))
-        await child.commit(names=("a",), opened=(_opening(f"c{n}"),))
+        await child.commit(names=("a",), opened=(opening(f"c{n}"),))
         records = [f"p{n}", f"c{n}"]
         change = other.records.change
         await asyncio.gather(
@@ -259,7 +235,7 @@ async def test_changes_ends_and_cancels_of_the_same_runs_wait_for_each_other_in_
             change([_change(f"2 {n} {one}", one, 1, *records) for one in reversed(records)]),
             change([_change(f"3 {n} {one}", f"new {one}", 0, f"p{n}") for one in records]),
             change([_change(f"4 {n} {one}", f"new {one}", 0, f"c{n}") for one in reversed(records)]),
-            other.runs.apply([child.next(opened=(_opening(f"new p{n}"),), move=End(RunStatus.COMPLETED))]),
+            other.runs.apply([child.next(opened=(opening(f"new p{n}"),), move=End(RunStatus.COMPLETED))]),
             other.runs.cancel(RunId(f"p{n}"), compensate=False, reason=""),
         )
     await other.close()

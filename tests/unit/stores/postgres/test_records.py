@@ -1,4 +1,4 @@
-"""Records on PostgreSQL: rows that cannot be read, and a database that was restored."""
+"""Records on PostgreSQL: batches of ends, rows that cannot be read, and a database that was restored."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 import pytest_asyncio
 
 from stepwell.clock import Instant
-from stepwell.conformance.records import change, new_record, opening, stored
-from stepwell.conformance.scene import Scene
+from stepwell.conformance.records import change, new_change, new_record, opening, stored
+from stepwell.conformance.scene import Scene, new_signal, wait_signal
 from stepwell.environment import system_environment
 from stepwell.errors import CorruptRecordError
+from stepwell.model.commits import End
 from stepwell.model.records import ChangeOutcome, RecordFilter
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.backups import EPOCHS_SKIPPED, NUMBERS_SKIPPED
@@ -62,6 +63,32 @@ async def test_a_row_that_cannot_be_read_stops_no_listing_and_no_run(scene: Scen
     await scene.store.transfers.seal("m1", "there")
     with pytest.raises(CorruptRecordError):
         await scene.store.transfers.pack("records:", limit=9)
+
+
+async def test_a_run_that_cannot_be_read_is_claimed_with_the_change_that_wakes_it(scene: Scene, url: str) -> None:
+    for run_id in ("r1", "r2"):
+        await scene.waiting(run_id, wait_signal("go"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("update stepwell.payloads set tags = '[5]' where run = 2")
+    signals = tuple(new_signal(f"s {run_id}", run_id) for run_id in ("r1", "r2"))
+    one = new_change("c1", new_record("t1"), signals=signals)
+
+    [changed] = await scene.store.records.change([one], scene.claimant())
+
+    assert [(each.run.run_id, bool(each.run.damage)) for each in changed.claimed] == [("r1", False), ("r2", True)]
+    assert [each.woke for each in changed.delivered] == [True, True]
+
+
+async def test_of_several_runs_that_end_in_one_batch_each_closes_its_records(scene: Scene) -> None:
+    turns = [await scene.begin(f"r{n}") for n in range(4)]
+    for turn in turns[1:3]:
+        await turn.commit(opened=(opening(turn.run_id), opening(f"{turn.run_id} stays", end_state=None)))
+
+    await scene.store.runs.apply([turn.next(move=End(RunStatus.COMPLETED)) for turn in turns])
+
+    assert [await scene.status(turn.run_id) for turn in turns] == [RunStatus.COMPLETED] * 4
+    left = await scene.store.records.list_records(RecordFilter("task", is_open=True, order="oldest"), limit=9)
+    assert [record.record_id for record in left] == ["r1 stays", "r2 stays"]
 
 
 async def test_a_restored_database_uses_no_number_and_no_version_of_a_record_again(scene: Scene, url: str) -> None:

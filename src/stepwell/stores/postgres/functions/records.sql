@@ -94,20 +94,24 @@ begin
     update {t}.records
     set state = p_state, version = version + 1, is_open = false, due_at = null, updated_at = greatest(p_now, updated_at)
     where number = p_number
-    returning kind, labels, version into strict r;
+    returning kind, labels, version, updated_at into strict r;
     update {t}.record_labels set is_open = false, state = p_state, due_at = null
     where kind = r.kind and label = any (r.labels) and is_open and number = p_number;
-    perform {f}.append_record_events(p_now, p_number, r.version, p_events, null);
+    perform {f}.append_record_events(r.updated_at, p_number, r.version, p_events, null);
 end $$;
 
 -- --- locks ---
 
+-- The number by which a record is locked before it exists.
+create function {f}.lock_of(p_record jsonb) returns int language sql immutable
+return hashtext((p_record->>{NewRecord.kind}) || e'\x1f' || (p_record->>{NewRecord.record_id}));
+
 -- Lock records that may be created, and then rows that exist. Every transition takes these locks last.
-create function {f}.lock_records(p_created text[], p_numbers bigint[]) returns void language plpgsql volatile as $$
+create function {f}.lock_records(p_created int[], p_numbers bigint[]) returns void language plpgsql volatile as $$
 declare
     v_lock int;
 begin
-    for v_lock in select distinct hashtext(one) from unnest(p_created) as one order by 1 loop
+    for v_lock in select distinct one from unnest(p_created) as one order by 1 loop
         perform pg_advisory_xact_lock(1398034261, v_lock);
     end loop;
     if cardinality(p_numbers) > 0 then
@@ -123,7 +127,7 @@ $$;
 
 -- --- records of runs ---
 
--- Note something to do with records at the end of this transition: an array that begins with its kind and the run.
+-- Note something to do with records at the end of this transition: what, for which run, and with what, a list.
 create function {f}.note_records(p_act jsonb) returns void language plpgsql volatile as $$
 begin
     perform set_config(
@@ -139,7 +143,7 @@ begin
     if current_setting('stepwell.records', true) <> ''
         or exists (select 1 from {t}.records where run = p_run and is_open and end_state is not null)
     then
-        perform {f}.note_records(jsonb_build_array('close_all', p_run, {f}.b64(p_low), {f}.b64(p_high)));
+        perform {f}.note_records(jsonb_build_array('close_all', p_run, jsonb_build_array({f}.b64(p_low), {f}.b64(p_high))));
     end if;
 end $$;
 
@@ -149,7 +153,7 @@ begin
     if current_setting('stepwell.records', true) <> ''
         or exists (select 1 from {t}.records where run = p_run and is_open and end_state is not null)
     then
-        perform {f}.note_records(jsonb_build_array('close_unused', p_run));
+        perform {f}.note_records(jsonb_build_array('close_unused', p_run, '[]'::jsonb));
     end if;
 end $$;
 
@@ -216,8 +220,7 @@ begin
     perform set_config('stepwell.records', '', true);
     perform {f}.lock_records(
         array(
-            select {f}.name_of(one->{RecordOpening.record}->>{NewRecord.kind},
-                one->{RecordOpening.record}->>{NewRecord.record_id})
+            select {f}.lock_of(one->{RecordOpening.record})
             from jsonb_array_elements(v_acts) as act, jsonb_array_elements(act->2) as one
             where act->>0 = 'open'
         ),
@@ -235,17 +238,13 @@ begin
             when 'open' then perform {f}.open_records(p_now, (a->>1)::bigint, a->2);
             when 'close' then perform {f}.close_records(p_now, (a->>1)::bigint, a->2);
             when 'close_all' then
-                perform {f}.close_some(p_now, (a->>1)::bigint, {f}.unb64(a->>2), {f}.unb64(a->>3), false);
+                perform {f}.close_some(p_now, (a->>1)::bigint, {f}.unb64(a->2->>0), {f}.unb64(a->2->>1), false);
             when 'close_unused' then perform {f}.close_some(p_now, (a->>1)::bigint, null, null, true);
         end case;
     end loop;
 end $$;
 
 -- --- changes ---
-
--- One text for the kind and the id of a record, by which it is locked before it exists.
-create function {f}.name_of(p_kind text, p_record_id text) returns text language sql immutable
-return p_kind || e'\x1f' || p_record_id;
 
 -- The run that gets a signal to a target, or keeps it if it has ended; null if there is none.
 create function {f}.find_keeper(p_target text) returns bigint language plpgsql stable as $$
@@ -267,11 +266,17 @@ end $$;
 -- The runs that a start of this run would cancel, and the parent of the first, which would be woken.
 create function {f}.list_replaced(p_new jsonb) returns bigint[] language sql stable as $$
     with recursive family as (
-        select id, run_id from {t}.runs where id = {f}.find_active(p_new->>{NewRun.key})
+        select id, run_id, parent from {t}.runs where id = {f}.find_active(p_new->>{NewRun.key})
         union
-        select c.id, c.run_id from family as f join {t}.runs as c on c.parent = f.run_id and (not c.detached or c.tied)
+        select c.id, c.run_id, c.parent
+        from family as f
+        join {t}.runs as c on c.parent = f.run_id and (not c.detached or c.tied)
     )
-    select coalesce(array_agg(id), '{}') from family
+    select array(
+        select id from family
+        union
+        select p.id from family as f join {t}.runs as p on p.run_id = f.parent
+    )
 $$;
 
 create function {f}.change_signals(p_changes jsonb) returns setof jsonb language sql immutable as $$
@@ -320,7 +325,7 @@ begin
     end if;
     perform {f}.lock_records(
         array(
-            select {f}.name_of(c->{RecordChange.record}->>{NewRecord.kind}, c->{RecordChange.record}->>{NewRecord.record_id})
+            select {f}.lock_of(c->{RecordChange.record})
             from jsonb_array_elements(p_changes) as c
             where (c->>{RecordChange.expected})::bigint = 0
         ),
