@@ -19,7 +19,8 @@ from stepwell.sinks.handlers import is_async
 from stepwell.stores.base.outbox import Batch
 from stepwell.worker.lease import Lease
 from stepwell.worker.resources import Resources
-from stepwell.worker.rounds import PAUSE, Rounds, until_answered, wait_set
+from stepwell.environment import wait_set
+from stepwell.worker.rounds import PAUSE, Rounds, until_answered
 
 _LOG = logging.getLogger("stepwell.worker")
 
