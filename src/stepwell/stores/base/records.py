@@ -63,6 +63,8 @@ class RecordStore(Protocol):
         """How many records match; the count stops at `limit`."""
         ...
 
-    async def list_events(self, kind: str, record_id: str, *, limit: int, before: int | None = None) -> list[RecordEvent]:
+    async def list_events(
+        self, kind: str, record_id: str, *, limit: int, before: int | None = None
+    ) -> list[RecordEvent]:
         """The last events of a record, newest first, with numbers below `before`."""
         ...

@@ -108,9 +108,9 @@ class TransferStore(Protocol):
 
         `after` is the `next` of the previous batch. The order is: blobs by name, events by number, runs in creation
         order, chunks by run (in creation order), stream (by code points) and offset, signals by number, outbox rows by
-        number, records by number, their events by record and number, idempotency keys by scope and key (by code points),
-        audit lines by number. Every store packs the same content in the same order with the same values; only the cuts
-        between batches may differ.
+        number, records by number, their events by record and number, idempotency keys by scope and key (by code
+        points), audit lines by number. Every store packs the same content in the same order with the same values; only
+        the cuts between batches may differ.
         Raises `TransferError` unless the store is sealed.
         """
         ...

@@ -77,7 +77,7 @@ def restore(copy: Path, target: Path, environment: Environment, *, is_forced: bo
 
 
 def fence(path: Path, environment: Environment) -> Fenced:
-    """Raise every epoch and number that was visible outside, and release the runs of all workers.
+    """Raise every epoch, version and number that was visible outside, and release the runs of all workers.
 
     A worker that used the database before it was restored can no longer write to it.
     """
@@ -89,6 +89,7 @@ def fence(path: Path, environment: Environment) -> Fenced:
         for row in workers:
             retire(tx, Incarnation(row[1]))
         tx.run("backups.raise_epochs", skipped=EPOCHS_SKIPPED)
+        tx.run("backups.raise_versions", skipped=EPOCHS_SKIPPED)
         tx.run("backups.raise_numbers", skipped=NUMBERS_SKIPPED)
         return Fenced(str(path), _count(tx.connection), len(workers))
 

@@ -3,6 +3,7 @@
     {Run.*}          the columns of `stepwell_runs` with the names of the fields
     {:Run.*}         parameters with the same names; `rows.from_run` gives their values
     {Run.* to row}   what `rows.to_run` reads from `stepwell_run_rows`
+    {Record.*}       what `rows.to_record` reads from `stepwell_record_rows`
 
 Markers are replaced once, when the statements are loaded. A new field of `Run` becomes a column of the same name; no
 statement that reads, exports or imports runs has to change. A field that SQLite stores in another form (an enumeration,
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from stepwell.model.records import Record
 from stepwell.model.runs import Run
 
 # Fields in other tables; the run's row refers to them.
@@ -27,6 +29,7 @@ _LISTS: Final = {
     "{Run.*}": ", ".join((*_OWN, *_PARTS)),
     "{:Run.*}": ", ".join(f":{name}" for name in (*_OWN, *_PARTS)),
     "{Run.* to row}": ", ".join(_READ),
+    "{Record.*}": ", ".join(Record._fields),
 }
 
 

@@ -13,6 +13,7 @@ from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import ChunkKind, Published
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
+from stepwell.model.records import Record, RecordEvent
 from stepwell.model.signals import ReplyStatus
 from stepwell.stores.base.packed_items import (
     HighestNumbers,
@@ -22,6 +23,7 @@ from stepwell.stores.base.packed_items import (
     PackedChunk,
     PackedEvent,
     PackedReceipt,
+    PackedRecordEvent,
     PackedReply,
     PackedRun,
     PackedSignal,
@@ -29,6 +31,7 @@ from stepwell.stores.base.packed_items import (
 from stepwell.stores.base.transfers import Manifest
 from stepwell.stores.base.views import Audit
 from stepwell.stores.sqlite.histories import read_history
+from stepwell.stores.sqlite.records import read_record
 from stepwell.stores.sqlite.rows import decode_texts, to_owed, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
@@ -93,6 +96,13 @@ class Packer:
             case "owed":
                 for row in self._rows("list_owed", after=int(key or 0)):
                     yield str(row[0]), to_owed(row)
+            case "records":
+                for (number,) in self._rows("list_records", after=int(key or 0)):
+                    yield str(number), self.find_record(number)
+            case "record_events":
+                record, number = msgspec.json.decode(key or "[0,0]", type=tuple[int, int])
+                for row in self._rows("list_record_events", record=record, number=number):
+                    yield msgspec.json.encode(row[:2]).decode(), to_packed_record_event(row)
             case "requests":
                 scope, of = msgspec.json.decode(key, type=tuple[str, str]) if key else ("", "")
                 for row in self._rows("list_requests", scope=scope, key=of):
@@ -157,6 +167,15 @@ class Packer:
         row = row_of(self._connection, "transfers.find_owed", number=number)
         return None if row is None else to_owed(row)
 
+    def find_record(self, number: int) -> Record | None:
+        """The record with a number."""
+        return read_record(self._connection, number)
+
+    def find_record_event(self, record: int, number: int) -> PackedRecordEvent | None:
+        """A line of the history of a record."""
+        row = row_of(self._connection, "transfers.find_record_event", record=record, number=number)
+        return None if row is None else to_packed_record_event(row)
+
     def find_request(self, scope: str, key: str) -> Reservation | None:
         """The reservation of an idempotency key."""
         row = row_of(self._connection, "transfers.find_request", scope=scope, key=key)
@@ -186,6 +205,12 @@ def to_packed_signal(row: Row) -> PackedSignal:
     reply = None if status is None else PackedReply(ReplyStatus(status), value, at)
     what = (name, dedup_key, payload, sent_at, bool(asks), refused)
     return PackedSignal(number, signal_id, run_id, key, *what, reply)
+
+
+def to_packed_record_event(row: Row) -> PackedRecordEvent:
+    """A line of the history of a record from its row."""
+    record, *event, change_id = row
+    return PackedRecordEvent(record, RecordEvent._make(event), change_id)
 
 
 def to_packed_chunk(row: Row) -> PackedChunk:

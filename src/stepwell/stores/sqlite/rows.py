@@ -12,6 +12,7 @@ from stepwell.model.events import IncomingEvent
 from stepwell.model.holds import Hold
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
+from stepwell.model.records import Record
 from stepwell.model.runs import ChildOutcome, Parent, Previous, Ranges, Run, Tags
 from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -30,6 +31,7 @@ _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 _STATUS, _PARENT, _PREVIOUS, _TAG_LIST, _HELD, _LOOSE = map(
     Run._fields.index, ("status", "parent", "previous", "tags", "hold", "loose")
 )
+_LABELS, _IS_OPEN = map(Record._fields.index, ("labels", "is_open"))
 _END = 1 + len(Run._fields)  # the row's number comes first
 
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
@@ -110,10 +112,10 @@ def to_listed_run(row: Row) -> Run:
 
 def readable_values(row: Row) -> list[Any]:
     """The values of a row of `views.find_readable`."""
-    return [_spelled(row[0]), *row[1:3], _spelled(row[3]), *row[4:]]
+    return [spelled(row[0]), *row[1:3], spelled(row[3]), *row[4:]]
 
 
-def _spelled(digits: str) -> str:
+def spelled(digits: str) -> str:
     """A text from its bytes; invalid bytes are escaped."""
     return bytes.fromhex(digits).decode("utf-8", "backslashreplace")
 
@@ -193,6 +195,13 @@ def to_event(row: Row) -> IncomingEvent:
 def to_owed(row: Row) -> Owed:
     """An event that a sink has not received yet."""
     return Owed._make(row)
+
+
+def to_record(row: Row) -> Record:
+    """A record from `{Record.*}`."""
+    values = list(row)
+    values[_LABELS], values[_IS_OPEN] = decode_texts(values[_LABELS]), bool(values[_IS_OPEN])
+    return Record._make(values)
 
 
 def to_outcome(row: Row) -> ChildOutcome:

@@ -26,6 +26,10 @@ where id = :id and run_id = :run_id and revision = :revision - 1 and number = :n
     and not exists (select 1 from stepwell_cursors as c where c.run = :id)
     and not exists (select 1 from stepwell_receipts as e where e.run = :id)
     and not exists (select 1 from stepwell_discards as d where d.run = :id)
+    and not exists (
+        select 1 from stepwell_records as k indexed by stepwell_records_closing
+        where k.run = :id and k.is_open = 1 and k.end_state is not null
+    )
     and not exists (select 1 from stepwell_runs as c where c.parent = :run_id and c.tied = 1 and c.ended_at is null)
     and (key is null or not exists (
         select 1 from stepwell_runs as d
@@ -108,6 +112,9 @@ from stepwell_runs
 where key = :key and ended_at > :since and status <> 'continued' and replaced_by is null and debounced_until is null
 order by ended_at desc, id desc
 limit 1;
+
+-- name: find_last_ended_of_key
+select id, run_id from stepwell_runs where key = :key and ended_at is not null order by id desc limit 1;
 
 -- name: list_due
 -- Per definition: its due runs are one range of the index, oldest first, so that no definition can starve an old run.
@@ -332,7 +339,11 @@ select
     exists (select 1 from stepwell_discards as d where d.run = r.id),
     exists (select 1 from stepwell_receipts as e where e.run = r.id),
     exists (select 1 from stepwell_waits as w where w.run = r.id),
-    exists (select 1 from stepwell_cursors as c where c.run = r.id)
+    exists (select 1 from stepwell_cursors as c where c.run = r.id),
+    exists (
+        select 1 from stepwell_records as k indexed by stepwell_records_closing
+        where k.run = r.id and k.is_open = 1 and k.end_state is not null
+    )
 from stepwell_runs as r
 where r.id = :id;
 

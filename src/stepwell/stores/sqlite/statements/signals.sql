@@ -29,6 +29,11 @@ insert into stepwell_signals (signal_id, run, key, name, dedup_key, payload, sen
 values (:signal_id, :run, :key, :name, :dedup_key, :payload, :sent_at, :asks)
 on conflict (signal_id) do nothing;
 
+-- name: insert_refused
+-- Of an ended run, for people.
+insert into stepwell_signals (signal_id, run, name, dedup_key, payload, sent_at, asks, refused)
+values (:signal_id, :run, :name, :dedup_key, :payload, :now, 0, :reason);
+
 -- name: list_pending
 select number, name, payload, sent_at, case when asks then signal_id end
 from stepwell_signals

@@ -26,19 +26,22 @@ select
     (select count(*) from stepwell_outbox) as owed,
     (select count(*) from stepwell_blobs) as blobs,
     (select count(*) from stepwell_requests) as requests,
-    (select count(*) from stepwell_acts) as acts;
+    (select count(*) from stepwell_acts) as acts,
+    (select count(*) from stepwell_records) as records,
+    (select count(*) from stepwell_record_events) as record_events;
 
 -- name: find_highest
--- SQLite itself keeps the highest number of the outbox, from the first row on.
+-- SQLite itself keeps the highest numbers of the outbox and of records, from the first row on.
 select
     (select value from stepwell_meta where name = 'receipts') as receipts,
-    coalesce((select seq from sqlite_sequence where name = 'stepwell_outbox'), 0) as owed;
+    coalesce((select seq from sqlite_sequence where name = 'stepwell_outbox'), 0) as owed,
+    coalesce((select seq from sqlite_sequence where name = 'stepwell_records'), 0) as records;
 
--- name: raise_owed
+-- name: raise_sequence
 insert into sqlite_sequence (name, seq)
-select 'stepwell_outbox', 0
-where not exists (select 1 from sqlite_sequence where name = 'stepwell_outbox');
-update sqlite_sequence set seq = max(seq, :owed) where name = 'stepwell_outbox';
+select :name, 0
+where not exists (select 1 from sqlite_sequence where name = :name);
+update sqlite_sequence set seq = max(seq, :number) where name = :name;
 
 -- name: clear
 -- Everything except the clock, the assigned numbers, and the seal.
@@ -66,6 +69,9 @@ delete from stepwell_requests;
 delete from stepwell_acts;
 update stepwell_chain set number = 0, chain = '';
 delete from stepwell_outbox;
+delete from stepwell_records;
+delete from stepwell_record_labels;
+delete from stepwell_record_events;
 update stepwell_meta set value = 0 where name = 'encrypted';
 
 -- name: list_blobs
@@ -218,3 +224,31 @@ order by number;
 
 -- name: find_act
 select number, at, request_id, who, act, target, outcome, before, after, chain from stepwell_acts where number = :number;
+
+-- name: list_records
+select number from stepwell_records where number > :after order by number;
+
+-- name: add_record
+insert into stepwell_records (
+    number, kind, record_id, version, state, is_open, due_at, end_state, run, location, created_at, updated_at, body
+) values (
+    :number, :kind, :record_id, :version, :state, :is_open, :due_at, :end_state,
+    (select id from stepwell_runs where run_id = :run_id), :location, :created_at, :updated_at, :body
+);
+
+-- name: list_record_events
+select record, number, at, by, verb, version, data, change_id
+from stepwell_record_events
+where (record, number) > (:record, :number)
+order by record, number;
+
+-- name: find_record_event
+select record, number, at, by, verb, version, data, change_id
+from stepwell_record_events
+where record = :record and number = :number;
+
+-- name: add_record_event
+insert into stepwell_record_events (record, number, at, by, verb, version, data, change_id)
+select r.number, :number, :at, :by, :verb, :version, :data, :change_id
+from stepwell_records as r
+where r.number = :record;

@@ -41,6 +41,7 @@ from stepwell.stores.sqlite.transitions.events import add_topic_waits, list_topi
 from stepwell.stores.sqlite.transitions.live import append, publish
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
 from stepwell.stores.sqlite.transitions.outbox import announce_end, store_emits
+from stepwell.stores.sqlite.transitions.records import close_between, close_record, open_record
 from stepwell.stores.sqlite.transitions.starts import insert, insert_failed
 
 _FIND = SQL["runs.find_for_commit"]
@@ -214,6 +215,10 @@ def _write_more(
         replace_waits(tx, run, commit.run_id, commit.waits)
     if commit.emits:
         store_emits(tx, run, commit.run_id, commit.emits)
+    for opening in commit.opened:
+        open_record(tx, run, opening)
+    for closing in commit.closed:
+        close_record(tx, run, closing)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
 
 
@@ -261,12 +266,12 @@ def replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, .
 
 
 def _trim(tx: Transaction, run: int, commit: Commit, low: Location, high: Location) -> None:
-    """Delete the entries in a range of locations, except entries that may have to be
-    undone, and cancel the children
-    started there.
+    """Delete the entries in a range of locations, except entries that may have to be undone, close the records opened
+    there, and cancel the children started there.
     """
     for table in ("entries", "attempts", "cursors"):
         tx.run(f"{table}.trim", run=run, low=low, high=high)
+    close_between(tx, run, low, high)
     for child in tx.rows("runs.list_attached_between", parent=commit.run_id, low=low, high=high):
         reason = "its parent no longer needs it"
         cancel_family(tx, child, compensate=True, reason=reason, announce=commit.announce)

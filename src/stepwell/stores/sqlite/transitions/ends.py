@@ -13,6 +13,7 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import is_parked, wake
 from stepwell.stores.sqlite.transitions.events import give_back
 from stepwell.stores.sqlite.transitions.outbox import announce_end
+from stepwell.stores.sqlite.transitions.records import close_all
 
 
 def wake_debounced(tx: Transaction, run: int) -> None:
@@ -79,6 +80,7 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announ
     tx.run("runs.cancel", id=run, reason=reason, now=tx.now)
     tx.run("waits.clear", run=run)
     tx.run("cursors.clear", run=run)
+    close_all(tx, run)
     wake_debounced(tx, run)
     tx.run("signals.discard", run=run)
     give_back(tx, run)

@@ -22,6 +22,7 @@ from stepwell.stores.sqlite.transitions.ends import cancel_tied, notify_parent, 
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
 from stepwell.stores.sqlite.transitions.holds import pause_unowned
 from stepwell.stores.sqlite.transitions.outbox import announce_end
+from stepwell.stores.sqlite.transitions.records import close_all
 from stepwell.stores.sqlite.transitions.starts import insert
 
 _PARK, _RELEASE, _PAUSE = SQL["runs.park"], SQL["runs.release"], SQL["runs.pause"]
@@ -64,6 +65,7 @@ def move_run(tx: Transaction, step: Step, move: Move, announce: Announce | None 
             tx.write(_BEGIN_ROLLBACK, (*counters, move.cause, move.undo_floor, step.run))
             tx.run("payloads.fail", run=step.run, failure=move.failure)
             tx.run("waits.clear", run=step.run)
+            close_all(tx, step.run)
             cancel_tied(tx, step.run_id, announce)
         case End():
             _end(tx, step, move, announce)
@@ -112,7 +114,7 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
     family = tx.execute(_FIND_FAMILY, (step.run,)).fetchone()
     assert family is not None
     parent, location, detached, tied, key, generation, began_at, *flags = family
-    has_tied, has_debounced, discards, has_events, has_waits, has_cursors = flags
+    has_tied, has_debounced, discards, has_events, has_waits, has_cursors, has_records = flags
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
     tx.write(_FINISH, (*counters, move.status.value, ended_at, successor, step.run))
@@ -122,6 +124,8 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
         tx.write(_CLEAR_WAITS, (step.run,))
     if has_cursors and move.status not in KEEPS_CURSORS:
         tx.write(_CLEAR_CURSORS, (step.run,))
+    if has_records:
+        close_all(tx, step.run)
     if discards and move.status in ENDS_FOR_GOOD:
         tx.run("signals.discard", run=step.run)
     tx.hint(HintKind.ENDED, step.run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stepwell.model.records import AFTER_END
 from stepwell.model.runs import Claimed, Created, NewRun
 from stepwell.model.signals import Delivered, Delivery, NewSignal, Redelivery
 from stepwell.model.states import RunStatus
@@ -24,12 +25,41 @@ def deliver(
     """Store signals in order, and wake the waiting runs. Claims come last, so that an inbox has all signals."""
     woken: dict[int, Row] = {}
     delivered = [_deliver_one(tx, new, woken) for new in signals]
-    return delivered, _wake_all(tx, woken, claimant)
+    return delivered, _wake_all(tx, woken, Quota(tx, claimant))
 
 
-def _wake_all(tx: Transaction, woken: dict[int, Row], claimant: Claimant | None) -> list[Claimed]:
+def deliver_all(tx: Transaction, signals: Sequence[NewSignal], quota: Quota) -> tuple[list[Delivered], list[Claimed]]:
+    """Deliver signals of which none is lost: without an active run, an ended run keeps it as refused, or it is held."""
+    woken: dict[int, Row] = {}
+    delivered = [_deliver_one(tx, new, woken) for new in signals]
+    for position, new in enumerate(signals):
+        if delivered[position].delivery is Delivery.MISSING:
+            delivered[position] = _keep(tx, new)
+    return delivered, _wake_all(tx, woken, quota)
+
+
+def _keep(tx: Transaction, new: NewSignal) -> Delivered:
+    ended = _find_ended(tx, new.target)
+    if ended is None:
+        return _hold(tx, new)
+    run, run_id = ended
+    values = {"signal_id": new.signal_id, "run": run, "name": new.name, "dedup_key": new.dedup_key}
+    tx.run("signals.insert_refused", **values, payload=new.payload, now=tx.now, reason=AFTER_END)
+    return Delivered(Delivery.MISSING, run_id)
+
+
+def _find_ended(tx: Transaction, target: str) -> Row | None:
+    """The number and id of the ended run for a target: the last one of its chain, or the last one with its key."""
+    row = tx.find("runs.find_for_signal", run_id=target)
+    if row is None:
+        return tx.find("runs.find_last_ended_of_key", key=target)
+    while row[5] is not None and (following := tx.find("runs.find_for_signal", run_id=row[5])) is not None:
+        row = following
+    return row[:2]
+
+
+def _wake_all(tx: Transaction, woken: dict[int, Row], quota: Quota) -> list[Claimed]:
     """Make runs due, and claim as many as the claimant may take."""
-    quota = Quota(tx, claimant)
     if len(woken) == 1:  # among several, one may be more urgent; the claims below find it
         [(run, (_, run_id, *_, definition, priority))] = woken.items()
         owner = quota.reserve(definition, priority)
@@ -133,7 +163,7 @@ def redeliver(
     """Move undelivered signals to runs that may read them."""
     woken: dict[int, Row] = {}
     delivered = [_redeliver_one(tx, letter, woken) for letter in letters]
-    return delivered, _wake_all(tx, woken, claimant)
+    return delivered, _wake_all(tx, woken, Quota(tx, claimant))
 
 
 def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, Row]) -> Delivered:

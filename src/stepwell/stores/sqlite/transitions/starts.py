@@ -36,6 +36,19 @@ def create(tx: Transaction, runs: Sequence[NewRun], claimant: Claimant | None) -
     return [_create_one(tx, new, quota, claimant, together) for new in runs]
 
 
+def create_some(tx: Transaction, runs: Sequence[NewRun], quota: Quota, claimant: Claimant | None) -> list[Created]:
+    """Start the runs whose id and key are free. Returns those that were started."""
+    if len({new.priority for new in runs}) > 1:
+        quota, claimant = Quota(tx, None), None  # as in `create`
+    together, started = {new.run_id for new in runs}, list[Created]()
+    for new in runs:
+        is_known = tx.execute(_FIND_INPUT, (new.run_id,)).fetchone() is not None
+        created = None if is_known else _create_one(tx, new, quota, claimant, together)
+        if created is not None and created.run_id == new.run_id:
+            started.append(created)
+    return started
+
+
 def _create_one(tx: Transaction, new: NewRun, quota: Quota, claimant: Claimant | None, together: set[RunId]) -> Created:
     known = tx.execute(_FIND_INPUT, (new.run_id,)).fetchone()
     if known is not None:

@@ -13,6 +13,7 @@ from stepwell.codec.blobs import DamagedBlobError
 from stepwell.model.holds import ALL_WORKFLOWS
 from stepwell.model.ledger import Act, Reservation
 from stepwell.model.outbox import Owed
+from stepwell.model.records import Record
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
 from stepwell.stores.base.packed_items import (
@@ -20,6 +21,7 @@ from stepwell.stores.base.packed_items import (
     PackedBlob,
     PackedChunk,
     PackedEvent,
+    PackedRecordEvent,
     PackedRun,
     PackedSignal,
     TransferBatch,
@@ -111,7 +113,8 @@ def unpack(tx: Transaction, database: SqliteDatabase, transfer_id: str, batch: T
     if known is None or (known.transfer_id, known.kind) != (transfer_id, SealKind.ARRIVING):
         raise not_sealed(transfer_id)
     tx.run("meta.raise", name="receipts", value=batch.highest.receipts)
-    tx.run("transfers.raise_owed", owed=batch.highest.owed)
+    tx.run("transfers.raise_sequence", name="stepwell_outbox", number=batch.highest.owed)
+    tx.run("transfers.raise_sequence", name="stepwell_records", number=batch.highest.records)
     _replace_holds(tx, batch)
     tx.run("ledger.set_head", **batch.head._asdict())
     if batch.is_encrypted:
@@ -161,6 +164,10 @@ def _find(tx: Transaction, packer: Packer, item: Item) -> Item | None:
             return packer.find_signal(signal_id)
         case Owed(number=number):
             return packer.find_owed(number)
+        case Record(number=number):
+            return packer.find_record(number)
+        case PackedRecordEvent(record=record, event=event):
+            return packer.find_record_event(record, event.number)
         case Reservation(scope=scope, key=key):
             return packer.find_request(scope, key)
         case Act(number=number):
@@ -186,6 +193,10 @@ def _add(tx: Transaction, item: Item) -> None:
             _add_signal(tx, item)
         case Owed():
             _add_to(tx, item, "owed", **item._asdict())
+        case Record():
+            _add_record(tx, item)
+        case PackedRecordEvent(record=record, event=event, change_id=change_id):
+            _add_to(tx, item, "record_event", record=record, **event._asdict(), change_id=change_id)
         case Reservation():
             tx.run("ledger.reserve", **item._asdict())
         case Act():
@@ -219,6 +230,17 @@ def _add_signal(tx: Transaction, item: PackedSignal) -> None:
     reply = item.reply
     if reply is not None:
         tx.run("transfers.add_reply", number=item.number, status=reply.status.value, value=reply.value, at=reply.at)
+
+
+def _add_record(tx: Transaction, item: Record) -> None:
+    if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
+        raise unattached(item)
+    stored = item._asdict() | {"is_open": int(item.is_open)}
+    labels = stored.pop("labels")
+    tx.run("transfers.add_record", **stored)
+    for label in labels:
+        one = {"record": item.number, "label": label, "kind": item.kind, "is_open": stored["is_open"]}
+        tx.run("records.add_label", **one, due_at=item.due_at)
 
 
 def _add_run(tx: Transaction, packed: PackedRun) -> None:
