@@ -14,6 +14,7 @@ from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
+from stepwell.engine.declarations import Declarations
 from stepwell.engine.events import Events
 from stepwell.engine.explanations import Explanation, explain_run
 from stepwell.engine.figures import read_figures
@@ -25,6 +26,7 @@ from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.saved_views import SavedViews
+from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.signals import Signals
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.triggers import Trigger, Triggers
@@ -122,8 +124,9 @@ class Engine:
         self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self.signals = Signals(backend)
         self.runs = Runs(backend, self.signals, self._results, _on_start(self._hooks))
-        self.triggers = Triggers(backend, described.triggers, may_declare=self._serves)
-        self.events = Events(backend, self.triggers)
+        self.events = Events(backend)
+        self.triggers = Triggers(backend)
+        self._declarations = Declarations(backend, described.triggers, may_declare=self._serves)
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
@@ -295,7 +298,7 @@ class Engine:
         declares it, and a day longer, so put it into the `triggers` of the app if many processes serve the workflow.
         Raises `InvalidOptionError` in an engine without a worker.
         """
-        await self.triggers.declare(Trigger(topic, start=start, key=key, input=input, dedup=dedup, name=name))
+        await self._declarations.declare(Trigger(topic, start=start, key=key, input=input, dedup=dedup, name=name))
 
     async def status(self, target: str) -> RunView | None:
         """The run with this id, or of this key (the active one, or the latest); None if there is none."""
@@ -385,7 +388,7 @@ class Engine:
         await backend.store.open()
         try:
             if self._serves:
-                await self.triggers.declare_all()
+                await self._declarations.declare_all()
                 await self._work(backend.registry)
         except BaseException:
             # The caller will not close an engine that did not open.
@@ -460,7 +463,7 @@ class Engine:
         from stepwell.services.failure_keeper import FailureKeeper
         from stepwell.services.trigger_keeper import TriggerKeeper
 
-        return [TriggerKeeper(self.triggers, since=self.now()), FailureKeeper(self.workers.failures)]
+        return [TriggerKeeper(self._declarations, since=self.now()), FailureKeeper(ServiceFailures(self._backend))]
 
     def _make_bulk(self) -> Workflow[Any, Any]:
         from stepwell.engine.bulk_workflow import bulk_workflow

@@ -11,7 +11,6 @@ from stepwell.codec.facets import facets_of
 from stepwell.codec.published import encode_event, event_place
 from stepwell.engine.backend import Backend
 from stepwell.engine.trigger_starts import TriggerStarts
-from stepwell.engine.triggers import Triggers
 from stepwell.engine.views import plain
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TopicFullError
 from stepwell.ids import EventId
@@ -39,9 +38,9 @@ class KeptEventView:
 class Events:
     """`engine.events`: publishes on topics, and lists the events that topics keep."""
 
-    def __init__(self, backend: Backend, triggers: Triggers) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._starts = TriggerStarts(backend, triggers)
+        self._starts = TriggerStarts(backend)
 
     async def publish(
         self,
@@ -160,4 +159,3 @@ def _retention(retain: Duration | bool | None) -> Span | None:
     if kept == 0:
         raise InvalidOptionError(f"retain: {retain!r} keeps nothing", fix="leave it out, or give a duration above 0")
     return kept
-

@@ -230,8 +230,12 @@ class Records(Generic[B]):
 
     def _check_move(self, record_id: str, before: Document[B] | None, target: StrEnum) -> None:
         state = None if before is None else before.record.state
-        allowed = self._life.begins if state is None else next(
-            (targets for current, targets in self._life.moves.items() if current == state), frozenset[StrEnum]()
+        allowed = (
+            self._life.begins
+            if state is None
+            else next(
+                (targets for current, targets in self._life.moves.items() if current == state), frozenset[StrEnum]()
+            )
         )
         if target != state and target not in allowed:
             is_now = "does not exist yet" if state is None else f"is {state}"

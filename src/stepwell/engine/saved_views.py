@@ -142,9 +142,7 @@ class SavedViews:
             page = await self._records.list(labels=(_label(whose),), limit=PAGE)
             found += [_view(one) for one in page if one.problem is None]
             while len(page) == PAGE:
-                page = await self._records.list(
-                    labels=(_label(whose),), limit=PAGE, after=page[-1].record.record_id
-                )
+                page = await self._records.list(labels=(_label(whose),), limit=PAGE, after=page[-1].record.record_id)
                 found += [_view(one) for one in page if one.problem is None]
         return sorted(found, key=lambda view: (view.name, view.owner is None))
 

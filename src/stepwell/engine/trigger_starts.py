@@ -1,14 +1,15 @@
 """What triggers do to an event that is published: the runs that it starts.
 
 A publisher keeps the triggers of a topic, and sends their versions with the event. The store compares them in the
-transaction that publishes: if a trigger was declared, paused or deleted meanwhile, nothing is published, and the publisher
-reads the triggers and tries again. So a publish honours every trigger whose declaration was acknowledged before it began,
-and a topic without triggers costs no further request.
+transaction that publishes. If a trigger was declared, paused or deleted meanwhile, nothing is published, and the
+publisher reads the triggers and tries again. So a publish honours every trigger whose declaration was acknowledged
+before it began, and a publisher that knows the triggers needs one request.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,9 +17,9 @@ import msgspec
 from stepwell.clock import Span
 from stepwell.codec.published import event_place
 from stepwell.engine.backend import Backend
-from stepwell.engine.records import PAGE, Document
+from stepwell.engine.records import PAGE, Document, RecordKind, Records
 from stepwell.engine.starts import encode_input, input_place
-from stepwell.engine.triggers import TriggerBody, TriggerFailure, Triggers, topic_label
+from stepwell.engine.trigger_records import TriggerBody, TriggerFailure, failed, is_recent, topic_label
 from stepwell.errors import InvalidInputError, StepwellError
 from stepwell.ids import RunId, derived_run_id
 from stepwell.model.records import RecordsSeen
@@ -48,14 +49,14 @@ class EventStarts(NamedTuple):
 class TriggerStarts:
     """The triggers that this process knows, by topic, and what they start."""
 
-    def __init__(self, backend: Backend, triggers: Triggers) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._triggers = triggers
+        self._records = Records(backend, RecordKind.TRIGGER, TriggerBody)
         self._known: dict[str, list[Document[TriggerBody]]] = {}  # topics without triggers are left out
 
     async def read(self, topic: str) -> None:
         """Read the triggers of a topic again."""
-        records, label = self._triggers.records, topic_label(topic)
+        records, label = self._records, topic_label(topic)
         found = page = await records.list(labels=(label,), limit=PAGE)
         while len(page) == PAGE:
             page = await records.list(labels=(label,), limit=PAGE, after=page[-1].record.record_id)
@@ -79,9 +80,7 @@ class TriggerStarts:
                 starts.append(self._start(one, payload))
             except StepwellError as error:
                 unfit.append(Unfit(one, self._failure(event_id, error)))
-        return EventStarts(
-            tuple(starts), RecordsSeen(self._triggers.records.kind, topic_label(topic), versions), tuple(unfit)
-        )
+        return EventStarts(tuple(starts), RecordsSeen(self._records.kind, topic_label(topic), versions), tuple(unfit))
 
     def _start(self, trigger: Document[TriggerBody], payload: _Payload) -> NewRun:
         body = trigger.body
@@ -115,11 +114,13 @@ class TriggerStarts:
     async def note(self, unfit: tuple[Unfit, ...]) -> None:
         """Record which triggers an event did not fit. The event is published already, so this never raises."""
         for one in unfit:
+            if is_recent(one.trigger.body.failure, one.failure):
+                continue
             try:
-                await self._triggers.note_failure(one.trigger, one.failure)
+                await self._records.change(one.trigger.record.record_id, partial(failed, one.failure))
             except StepwellError as error:
-                name, code = one.trigger.record.record_id, one.failure.code
-                _LOG.warning("trigger %s: an event did not fit (%s), which could not be stored: %s", name, code, error.title)
+                name, said = one.trigger.record.record_id, one.failure.message
+                _LOG.warning("trigger %s: %s; this could not be stored: %s", name, said, error.title)
 
 
 class _Payload:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,11 +12,12 @@ import msgspec
 from stepwell.clock import SECOND, Duration, Instant, Span, span, to_datetime
 from stepwell.codec.base import ANY
 from stepwell.engine.backend import Backend
-from stepwell.engine.records import Document, Draft, Line, NewLine, RecordKind, Records
+from stepwell.engine.records import Document, Line, RecordKind, Records
 from stepwell.engine.starts import FOREVER
+from stepwell.engine.trigger_records import TriggerBody, deleted, digest, paused, resumed, topic_label
 from stepwell.errors import DuplicateNameError, InvalidOptionError
 from stepwell.model.locations import check_name
-from stepwell.model.records import ID_MAX, LABEL_MAX
+from stepwell.model.records import ID_MAX
 from stepwell.model.states import TriggerState
 from stepwell.model.templates import Template, check_template, first_names
 from stepwell.model.topics import Event, topic_of
@@ -26,11 +25,6 @@ from stepwell.nearest import nearest
 from stepwell.redaction import redact
 from stepwell.replay.workflows import Workflow
 
-RENEW_EVERY: Final = span("6h")
-KEPT: Final = Span(span("24h") + RENEW_EVERY)
-"""How long a trigger stays active after its last declaration: a day, and the time until its next renewal."""
-
-_AGAIN: Final = Span(60 * SECOND)  # an error of a trigger is recorded at most once in this time
 _FIX: Final = "stepwell trigger ls"
 
 
@@ -87,37 +81,6 @@ class Trigger:
             _check_fields(template, of, hint)
 
 
-class TriggerFailure(msgspec.Struct, frozen=True):
-    """Why an event could not start a run. Its texts do not quote the event."""
-
-    at: int
-    event_id: str
-    code: str
-    message: str
-
-
-class TriggerBody(msgspec.Struct, frozen=True):
-    """What is stored of a trigger."""
-
-    topic: str
-    workflow: str
-    version: int
-    takes_input: bool
-    discards: bool
-    key: str | None
-    input: Any
-    dedup: int
-    declared_at: int
-    by: str = ""  # who paused it
-    reason: str = ""
-    failure: TriggerFailure | None = None
-
-    @property
-    def definition(self) -> str:
-        """The workflow that it starts, as workers declare it."""
-        return f"{self.workflow}@{self.version}"
-
-
 @dataclass(frozen=True, slots=True)
 class TriggerFailureView:
     """The last event that could not start a run."""
@@ -130,7 +93,7 @@ class TriggerFailureView:
 
 @dataclass(frozen=True, slots=True)
 class TriggerView:
-    """A trigger. `unreadable` is the reason if its content cannot be read; then only name, state and times are known."""
+    """A trigger. `unreadable` is why its content cannot be read, if so: then only name, state and times are known."""
 
     name: str
     state: str
@@ -160,66 +123,17 @@ class TriggerActView:
 
 
 class Triggers:
-    """`engine.triggers`: workflows that events start. Code declares them; here they are listed, paused and deleted."""
+    """`engine.triggers`: workflows that events start. Code declares them; people pause, resume and delete them."""
 
-    def __init__(self, backend: Backend, triggers: Iterable[Trigger], *, may_declare: bool) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._records = Records(backend, RecordKind.TRIGGER, TriggerBody)
-        self._in_code = by_name(triggers)
-        self._may_declare = may_declare
-        self._renew_at: dict[str, Instant] = {}  # of the declared ones
-
-    # --- declaring ---
-
-    async def declare(self, trigger: Trigger) -> None:
-        """Declare a trigger. Every publish that begins after this returns starts a run, in whichever process.
-
-        The worker of this engine renews the declaration while it lives. If no live worker has declared the trigger for
-        a day, it becomes `undeclared` and starts nothing until it is declared again. A trigger that a person paused
-        stays paused. Raises `InvalidOptionError` in an engine without a worker.
-        """
-        if not self._may_declare:
-            raise InvalidOptionError(
-                "this engine has no worker, so it cannot declare a trigger",
-                where=f"trigger {trigger.name}",
-                why="a trigger lasts while a worker declares it",
-                fix="declare it in the app of the workers: App(workflows=[...], triggers=[Trigger(...)])",
-            )
-        self._in_code[trigger.name] = trigger
-        await self._declare(trigger)
-
-    async def declare_all(self) -> None:
-        """Declare the triggers of the app, before its worker begins."""
-        for trigger in tuple(self._in_code.values()):
-            await self._declare(trigger)
-
-    async def _declare(self, trigger: Trigger) -> None:
-        await self._records.change(trigger.name, lambda now: _declared(trigger, now, self._backend.store.now()))
-        self._renew_at[trigger.name] = Instant(self._backend.store.now() + RENEW_EVERY)
-
-    async def renew(self) -> Instant | None:
-        """Renew the declarations of this engine whose time has come; returns the time of the next one."""
-        now = self._backend.store.now()
-        for name in [name for name, at in self._renew_at.items() if at <= now]:
-            await self._records.change(name, partial(_renewed, _body(self._in_code[name], now)))
-            self._renew_at[name] = Instant(now + RENEW_EVERY)
-        return min(self._renew_at.values(), default=None)
-
-    async def list_lapsed(self) -> list[str]:
-        """The triggers that no worker has declared for a day."""
-        return [one.record.record_id for one in await self._records.due()]
-
-    async def expire(self, name: str) -> bool:
-        """Make a trigger `undeclared`, unless a worker has declared it meanwhile."""
-        return await self._records.change(name, lambda it: _expired(it, self._backend.store.now()))
-
-    # --- verbs of people ---
 
     async def pause(self, name: str, *, by: str = "", reason: str = "") -> bool:
         """Pause a trigger: events start no runs until it is resumed. False if it was paused. Raises `NotFoundError`."""
         await self._records.get(name, fix=_FIX)
         said = redact(reason)
-        return await self._records.change(name, lambda it: _paused(it, by, said))
+        return await self._records.change(name, lambda it: paused(it, by, said))
 
     async def resume(self, name: str, *, by: str = "") -> bool:
         """Resume a trigger. Events that were published meanwhile start nothing. False if it is active.
@@ -227,12 +141,12 @@ class Triggers:
         An undeclared one is active for another day; if no worker declares it by then, it is undeclared again.
         """
         await self._records.get(name, fix=_FIX)
-        return await self._records.change(name, lambda it: _resumed(it, by, self._backend.store.now()))
+        return await self._records.change(name, lambda it: resumed(it, by, self._backend.store.now()))
 
     async def delete(self, name: str, *, by: str = "") -> bool:
         """Delete a trigger. A worker whose code still has it declares it again when it starts the next time."""
         await self._records.get(name, fix=_FIX)
-        return await self._records.change(name, lambda it: _deleted(it, by))
+        return await self._records.change(name, lambda it: deleted(it, by))
 
     async def get(self, name: str) -> TriggerView:
         """One trigger. Raises `NotFoundError`."""
@@ -241,18 +155,6 @@ class Triggers:
     async def history(self, name: str, *, limit: int = 20) -> list[TriggerActView]:
         """What happened to a trigger, newest first. Renewals by workers are part of it."""
         return [_act(line) for line in await self._records.history(name, limit=limit)]
-
-    # --- for publishing ---
-
-    @property
-    def records(self) -> Records[TriggerBody]:
-        """The triggers as they are stored."""
-        return self._records
-
-    async def note_failure(self, known: Document[TriggerBody], failure: TriggerFailure) -> None:
-        """Record on a trigger that an event could not start a run."""
-        if not _is_recent(known.body.failure, failure):
-            await self._records.change(known.record.record_id, lambda it: _failed(it, failure))
 
     # Last, because below it `list` is this method.
     async def list(
@@ -267,100 +169,12 @@ class Triggers:
         return [_view(one) for one in found]
 
 
-# --- decisions: what a trigger becomes ---
-
-
-def _declared(trigger: Trigger, it: Document[TriggerBody] | None, now: Instant) -> Draft[TriggerBody] | None:
-    """The declaration of a worker. It keeps the pause of a person."""
-    said = _body(trigger, now)
-    line = NewLine("declared", data=_facts(said))
-    if it is None or not it.record.is_open:
-        return _draft(said, TriggerState.ACTIVE, line)
-    is_paused, before = it.record.state == TriggerState.PAUSED, it.content
-    if before is not None and _is_same(before, said):
-        return None if is_paused else _renewed(said, it) or _resumed_by_code(it, said)
-    if not is_paused:
-        return _draft(said, TriggerState.ACTIVE, line)
-    by, reason = ("", "") if before is None else (before.by, before.reason)
-    return _draft(msgspec.structs.replace(said, by=by, reason=reason), TriggerState.PAUSED, line)
-
-
-def _resumed_by_code(it: Document[TriggerBody], said: TriggerBody) -> Draft[TriggerBody] | None:
-    if it.record.state != TriggerState.UNDECLARED:
-        return None
-    return _draft(msgspec.structs.replace(it.body, declared_at=said.declared_at), TriggerState.ACTIVE, _DECLARED)
-
-
-def _renewed(said: TriggerBody, it: Document[TriggerBody] | None) -> Draft[TriggerBody] | None:
-    """The renewal by a worker that lives. What was declared last is in force, so other code does not renew it."""
-    if it is None or it.record.state != TriggerState.ACTIVE or not _is_same(it.body, said):
-        return None
-    if it.body.declared_at > said.declared_at - RENEW_EVERY // 2:
-        return None  # another worker has just renewed it
-    return _draft(msgspec.structs.replace(it.body, declared_at=said.declared_at), TriggerState.ACTIVE, _RENEWED)
-
-
-def _expired(it: Document[TriggerBody] | None, now: Instant) -> Draft[TriggerBody] | None:
-    if it is None or it.record.state != TriggerState.ACTIVE or it.record.due_at is None or it.record.due_at > now:
-        return None
-    return _draft(it.body, TriggerState.UNDECLARED, NewLine("undeclared"))
-
-
-def _paused(it: Document[TriggerBody] | None, by: str, reason: str) -> Draft[TriggerBody] | None:
-    if it is None or not it.record.is_open or it.record.state == TriggerState.PAUSED:
-        return None
-    line = NewLine("paused", by, {"reason": reason} if reason else None)
-    return _draft(msgspec.structs.replace(it.body, by=by, reason=reason), TriggerState.PAUSED, line)
-
-
-def _resumed(it: Document[TriggerBody] | None, by: str, now: Instant) -> Draft[TriggerBody] | None:
-    if it is None or not it.record.is_open or it.record.state == TriggerState.ACTIVE:
-        return None
-    body = msgspec.structs.replace(it.body, by="", reason="", failure=None, declared_at=now)
-    return _draft(body, TriggerState.ACTIVE, NewLine("resumed", by))
-
-
-def _deleted(it: Document[TriggerBody] | None, by: str) -> Draft[TriggerBody] | None:
-    if it is None or not it.record.is_open:
-        return None
-    return _draft(it.body, TriggerState.DELETED, NewLine("deleted", by))
-
-
-def _failed(it: Document[TriggerBody] | None, failure: TriggerFailure) -> Draft[TriggerBody] | None:
-    if it is None or not it.record.is_open or _is_recent(it.body.failure, failure):
-        return None
-    line = NewLine("failed", data={"event_id": failure.event_id, "code": failure.code, "message": failure.message})
-    return _draft(msgspec.structs.replace(it.body, failure=failure), TriggerState(it.record.state), line)
-
-
-def _draft(body: TriggerBody, state: TriggerState, line: NewLine) -> Draft[TriggerBody]:
-    due = Instant(body.declared_at + KEPT) if state is TriggerState.ACTIVE else None
-    return Draft(state=state, body=body, lines=(line,), labels=(topic_label(body.topic),), due_at=due)
-
-
-_DECLARED: Final = NewLine("declared")
-_RENEWED: Final = NewLine("renewed")
-
-
-# --- parts ---
-
-
-def topic_label(topic: str) -> str:
-    """The label of the triggers of a topic; of a long name it has a digest."""
-    label = f"topic {topic}"
-    return label if len(label) <= LABEL_MAX else f"topic# {_digest(topic)}"
-
-
 def _name_of(topic: str, workflow: str) -> str:
     """The name of a trigger that was given none. Other topics and workflows have another."""
     name = f"{topic}:{workflow}"
     if ":" in topic + workflow or len(name) > ID_MAX:
-        return f"{name[:150]}~" + _digest(f"{topic}\x1f{workflow}")
+        return f"{name[:150]}~" + digest(f"{topic}\x1f{workflow}")
     return name
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def by_name(triggers: Iterable[Trigger]) -> dict[str, Trigger]:
@@ -377,7 +191,9 @@ def by_name(triggers: Iterable[Trigger]) -> dict[str, Trigger]:
 
 def _check_key(key: Any) -> str | None:
     if key is not None and not isinstance(key, str) and not callable(key):
-        raise InvalidOptionError(f"key is {key!r:.60}", fix='a path such as "order.id", a text such as "order-{order.id}"')
+        raise InvalidOptionError(
+            f"key is {key!r:.60}", fix='a path such as "order.id", a text such as "order-{order.id}"'
+        )
     checked = check_template(key, what="key")
     assert checked is None or isinstance(checked, str)
     return checked
@@ -396,38 +212,6 @@ def _check_fields(template: Template, topic: str, hint: Any) -> None:
                 where=f"topic {topic}",
                 fix=f"did you mean {near[0]!r}?" if near else f"use one of its fields: {', '.join(known) or 'none'}",
             )
-
-
-def _body(trigger: Trigger, now: Instant) -> TriggerBody:
-    workflow = trigger.start
-    return TriggerBody(
-        trigger.topic,
-        workflow.name,
-        workflow.version,
-        workflow.takes_input,
-        workflow.discards,
-        trigger.key,
-        trigger.input,
-        trigger.dedup,
-        now,
-    )
-
-
-def _facts(body: TriggerBody) -> dict[str, Any]:
-    return {"workflow": body.definition, "key": body.key, "input": body.input, "dedup_seconds": body.dedup / SECOND}
-
-
-def _is_same(before: TriggerBody, said: TriggerBody) -> bool:
-    """Whether both were declared by the same code."""
-    kept = msgspec.structs.replace(
-        said, declared_at=before.declared_at, by=before.by, reason=before.reason, failure=before.failure
-    )
-    return kept == before
-
-
-def _is_recent(before: TriggerFailure | None, failure: TriggerFailure) -> bool:
-    """Whether a failure was recorded just before this one: one a minute is enough."""
-    return before is not None and failure.at - before.at < _AGAIN
 
 
 def _read_state(state: str) -> TriggerState:

@@ -13,7 +13,7 @@ from stepwell.errors import InvalidInputError, InvalidOptionError
 LENGTH_MAX: Final = 500
 DEPTH_MAX: Final = 8
 
-Template: TypeAlias = "str | int | float | bool | None | dict[str, Template]"
+Template: TypeAlias = "str | int | float | bool | dict[str, Template] | None"
 """A path or a text with paths; or fields, each with a template. Other plain values stand for themselves."""
 
 _PART: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
@@ -54,7 +54,7 @@ def _check(template: Any, what: str, depth: int) -> None:
 
 
 def render(template: Template, payload: Any, *, what: str) -> Any:
-    """The value of a template for a payload of plain JSON values. Raises `InvalidInputError` if the payload lacks it."""
+    """The value of a template for a payload of plain JSON. Raises `InvalidInputError` if the payload lacks it."""
     if isinstance(template, dict):
         return {name: render(part, payload, what=f"{what}.{name}") for name, part in template.items()}
     if not isinstance(template, str):
@@ -93,7 +93,8 @@ def _read(template: str, what: str) -> list[_Piece]:
         part = found[0]
         if part in ("{", "}"):
             raise InvalidOptionError(
-                f"{what}: a brace is alone in {template!r:.80}", fix='write "order-{order.id}"; a brace itself is {{ or }}'
+                f"{what}: a brace is alone in {template!r:.80}",
+                fix='write "order-{order.id}"; a brace itself is {{ or }}',
             )
         if found[1] is not None:
             pieces.append(_Piece(_path(found[1], template, what), True))
