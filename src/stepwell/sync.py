@@ -404,7 +404,7 @@ class SyncEvents:
 
 
 class SyncTriggers:
-    """`engine.triggers`: workflows that events start. Code declares them; people list, pause, resume and delete them."""
+    """`engine.triggers`: workflows that events start. Code declares them; people pause, resume and delete them."""
 
     def __init__(self, portal: Portal, inner: Triggers) -> None:
         self._portal = portal

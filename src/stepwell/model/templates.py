@@ -121,7 +121,7 @@ def _look_up(path: str, payload: Any, what: str) -> Any:
         elif isinstance(found, list) and part.isascii() and part.isdigit() and int(part) < len(found):
             found = found[int(part)]
         else:
-            raise InvalidInputError(f"the event has no `{path}`", [f"`{path}`: missing"], where=what)
+            raise InvalidInputError(f"the event has no `{path}`", where=what)
     return found
 
 
@@ -134,7 +134,7 @@ def _text(path: str, payload: Any, what: str) -> str:
 
 def _no_text(place: str, found: Any, what: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{what} cannot be made of {place}",
+        f"{what} cannot be made from this event",
         [f"{place}: expected a text or a whole number, got `{type(found).__name__}`"],
         where=what,
     )
