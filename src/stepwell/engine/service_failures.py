@@ -71,12 +71,9 @@ class ServiceFailures:
         await self._close(_id(service, source), "recovered")
 
     async def forget_old(self) -> None:
-        """Close reports of workers that are gone, and delete what was closed long ago."""
+        """Close reports of workers that are gone."""
         for one in await self._records.due():
             await self._close(one.record.record_id, "forgotten")
-        await self._backend.retrying(
-            lambda store: store.records.prune(RecordKind.SERVICE, older_than=_KEPT, limit=PAGE)
-        )
 
     async def _close(self, record_id: str, verb: str) -> None:
         def decide(it: Document[FailureBody] | None) -> Draft[FailureBody] | None:
@@ -85,7 +82,11 @@ class ServiceFailures:
             body = it.content or FailureBody("", "", "", "", 0, 0)
             return Draft(state=ServiceState.RECOVERED, body=body, lines=(NewLine(verb),))
 
-        await self._records.change(record_id, decide)
+        if await self._records.change(record_id, decide):
+            # Here, so that a worker whose services never fail writes nothing.
+            await self._backend.retrying(
+                lambda store: store.records.prune(RecordKind.SERVICE, older_than=_KEPT, limit=PAGE)
+            )
 
     # Last, because below it `list` is this method.
     async def list(self) -> list[ServiceFailureView]:

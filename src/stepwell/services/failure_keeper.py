@@ -8,7 +8,7 @@ from stepwell.engine.service_failures import ServiceFailures
 
 
 class FailureKeeper:
-    """Closes reports that no worker has repeated for a day, and deletes closed ones."""
+    """Closes reports that no worker has repeated for a day."""
 
     name = "service failures"
     kinds = (RecordKind.SERVICE,)

@@ -38,9 +38,9 @@ def kit_options(
     `folder` is for the SQLite file; without it the database is in memory. `postgres` is the URL of a database.
     `settings` are fields of `WorkerSettings`, for every worker.
 
-    With an `app`, workers have its workflows, triggers, codec, sinks and settings. Options that are given here win over
-    those of the app. The kit replaces what belongs to a machine: the database, the folder of offloaded payloads (they go
-    to the test's database), the hooks, and the settings `mode`, `lease`, `sweep_every` and `name`.
+    With an `app`, workers have its workflows, triggers, codec, sinks and settings. Options that are given here win
+    over those of the app. The kit replaces what belongs to a machine: the database, the folder of offloaded payloads
+    (they go to the test's database), the hooks, and the settings `mode`, `lease`, `sweep_every` and `name`.
     """
     described = app or App()
     world = Options(
