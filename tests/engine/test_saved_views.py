@@ -12,9 +12,8 @@ from stepwell import Engine, NotFoundError, StepwellError
 async def test_a_view_is_saved_found_and_deleted_by_its_owner_or_by_all() -> None:
     async with Engine("memory:") as engine:
         views = engine.saved_views
-        mine = await views.save(
-            "bad", "status:failed", columns=["key", "took", "key"], sort="-took", owner="ann", by="ann"
-        )
+        columns = ["key", "took", "key"]
+        mine = await views.save("bad", "status:failed", columns=columns, sort="-took", owner="ann", by="ann")
         await views.save("bad", "status:paused", by="bo")
         await views.save("all", by="bo")
 
