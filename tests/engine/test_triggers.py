@@ -14,7 +14,7 @@ from stepwell.codec import Encrypted, JsonCodec, Keys
 from stepwell.engine.trigger_records import topic_label
 from stepwell.errors import DuplicateNameError, InvalidOptionError, NotFoundError, StepwellError
 from stepwell.sinks import TopicSink
-from stepwell.testing import kit
+from stepwell.testing import Stuck, kit
 from tests.cases.harness import Harness, Node
 
 
@@ -46,6 +46,11 @@ async def clean_up(ctx: Context) -> str:
 @workflow
 async def other(ctx: Context) -> None:
     return None
+
+
+@workflow
+async def waits(ctx: Context) -> None:
+    await ctx.receive("never")
 
 
 @workflow
@@ -358,3 +363,12 @@ def test_the_test_kit_declares_the_triggers_of_an_app() -> None:
         run = t.handle(pick, "3")
         assert run.ended().result() == [3, ["c"]]
         assert [one.state for one in t.wait(t.engine.triggers.list())] == ["active", "active"]
+
+        began = t.clock.now()
+        t.clock.advance("3d")
+        lines = t.wait(t.engine.triggers.history("Ordered:pick", limit=99))
+        hours = [(line.at - began).total_seconds() / 3_600 for line in lines if line.verb == "renewed"]
+        assert hours == list(range(72, 0, -6))
+        waiting = t.start(waits)
+        with pytest.raises(Stuck):
+            waiting.ended()
