@@ -2,8 +2,8 @@
 
 You learn: an `Event` class names a topic and its fields. `ctx.topic` waits for an event, `where` selects it, and
 `ctx.wait_any` waits for the first of an event, a signal, a timer or a child. A topic keeps an event with `retain`, so
-`since="start"` finds it also if it arrived before the wait. `engine.events.on` starts a workflow with each event that
-this engine publishes.
+`since="start"` finds it also if it arrived before the wait. `engine.on` starts a workflow with each event of a topic,
+whichever process publishes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def ship(ctx: Context, paid: Paid) -> str:
 async def main() -> None:
     with TemporaryDirectory() as folder:
         async with Engine(f"sqlite:///{folder}/shop.db", workflows=[ship]) as engine:
-            engine.events.on(Paid, start=ship, key="order")
+            await engine.on(Paid, start=ship, key="order")
             for order in ("order-1", "order-2"):
                 await engine.publish(Paid(order, amount=20))
             run = await engine.runs.handle(ship, "order-2")

@@ -12,6 +12,7 @@ from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import OFFLOADED_BYTES_MAX, Offloaded
 from stepwell.config import WorkerSettings
+from stepwell.engine.triggers import Trigger, by_name
 from stepwell.errors import InvalidOptionError
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
@@ -36,6 +37,7 @@ class App:
     `offload` stores payloads above 100 kB by their hash: in the "database" itself, or in a folder.
     `sinks` receive the events that runs emit. The engine that commits an event decides where it goes, and any engine
     with a worker and a sink of that name delivers it. With `lifecycle`, the end of a run is such an event.
+    `triggers` start workflows with the events of topics, whichever process publishes them. Workers declare them.
     `hooks` are notified of what is executed: `Metrics`, `Traces`, or an observer of your own.
     `settings` are those of its workers. A setting that is not given is read from the environment, then from a file.
     """
@@ -46,6 +48,7 @@ class App:
     offload: Offload | None
     sinks: tuple[Sink, ...]
     lifecycle: bool
+    triggers: tuple[Trigger, ...]
     hooks: tuple[Observer, ...]
     settings: WorkerSettings | None
 
@@ -58,6 +61,7 @@ class App:
         offload: Offload | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
+        triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
         settings: WorkerSettings | None = None,
     ) -> None:
@@ -70,6 +74,7 @@ class App:
         put("offload", _check_offload(offload, codec))
         put("sinks", tuple(sinks))
         put("lifecycle", lifecycle)
+        put("triggers", tuple(by_name(triggers).values()))
         put("hooks", tuple(hooks))
         put("settings", settings)
 

@@ -9,6 +9,7 @@ import threading
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
@@ -441,3 +442,11 @@ def system_environment(*, threads_max: int = 32) -> Environment:
 def start_watcher(watch: Callable[[], None], *, name: str) -> None:
     """Run a watcher in a thread that never keeps its process alive; for processes without an executor."""
     threading.Thread(target=watch, name=name, daemon=True).start()
+
+
+async def wait_set(event: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set, or until the time has passed."""
+    with suppress(TimeoutError):
+        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
+        async with asyncio.timeout(None if seconds == float("inf") else seconds):
+            await event.wait()

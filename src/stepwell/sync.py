@@ -12,7 +12,7 @@ from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
-from stepwell.engine.events import Events, KeptEventView, Key
+from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.handles import Handle
 from stepwell.engine.holds import Holds
@@ -21,9 +21,12 @@ from stepwell.engine.outbox import Outbox, OwedEvent
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.runs import ALL_RUNS, Runs
+from stepwell.engine.saved_views import SavedView, SavedViews
+from stepwell.engine.service_failures import ServiceFailureView
 from stepwell.engine.signals import Signals
 from stepwell.engine.skips import NO_RESULT
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.triggers import Trigger, TriggerActView, Triggers, TriggerView
 from stepwell.engine.versions import Versions
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
@@ -31,6 +34,7 @@ from stepwell.environment import Environment
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
+from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal
@@ -376,7 +380,7 @@ class SyncSignals:
 
 
 class SyncEvents:
-    """`engine.events`: publishes on topics, and holds the workflows that events start."""
+    """`engine.events`: publishes on topics, and lists the events that topics keep."""
 
     def __init__(self, portal: Portal, inner: Events) -> None:
         self._portal = portal
@@ -394,19 +398,48 @@ class SyncEvents:
         """Publish an event; returns how many runs got it. `Engine.publish` has the promises."""
         return self._portal.wait(self._inner.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
 
-    def on(
-        self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
-    ) -> None:
-        """Start a run for each event that *this engine* publishes on a topic, in the transaction that publishes it.
-
-        The event is the run's input. `key` is a field of the event or a function of it: an event starts no run if
-        its key has a run that is active or ended within `dedup`. Engines that did not call this start nothing.
-        """
-        self._inner.on(topic, start=start, key=key, dedup=dedup)
-
     def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
         """The events that topics (or one topic) keep for later waits, oldest first."""
         return self._portal.wait(self._inner.list(topic, limit=limit))
+
+
+class SyncTriggers:
+    """`engine.triggers`: workflows that events start. Code declares them; people pause, resume and delete them."""
+
+    def __init__(self, portal: Portal, inner: Triggers) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def pause(self, name: str, *, by: str = "", reason: str = "") -> bool:
+        """Pause a trigger: events start no runs until it is resumed. False if it was paused. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.pause(name, by=by, reason=reason))
+
+    def resume(self, name: str, *, by: str = "") -> bool:
+        """Resume a trigger. Events that were published meanwhile start nothing. False if it is active.
+
+        An undeclared one is active for another day; if no worker declares it by then, it is undeclared again.
+        """
+        return self._portal.wait(self._inner.resume(name, by=by))
+
+    def delete(self, name: str, *, by: str = "") -> bool:
+        """Delete a trigger. A worker whose code still has it declares it again when it starts the next time."""
+        return self._portal.wait(self._inner.delete(name, by=by))
+
+    def get(self, name: str) -> TriggerView:
+        """One trigger. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.get(name))
+
+    def history(self, name: str, *, limit: int = 20) -> list[TriggerActView]:
+        """What happened to a trigger, newest first. Renewals by workers are part of it."""
+        return self._portal.wait(self._inner.history(name, limit=limit))
+
+    def list(
+        self, *, topic: str | None = None, state: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[TriggerView]:
+        """Triggers, newest first: all, or those of one topic, or in one state. The next page is behind `after`, the
+        name of the last trigger of this one.
+        """
+        return self._portal.wait(self._inner.list(topic=topic, state=state, limit=limit, after=after))
 
 
 class SyncRepairs:
@@ -651,6 +684,10 @@ class SyncWorkers:
         """Hand a run over: the worker of this process releases it between two steps. The run is not cancelled."""
         self._portal.wait(self._inner.evict(target))
 
+    def list_failing_services(self) -> list[ServiceFailureView]:
+        """The services that fail on a worker now, the latest failure first. Other workers may run them well."""
+        return self._portal.wait(self._inner.list_failing_services())
+
     def list(self) -> list[WorkerView]:
         """Registered workers, live or not, oldest first."""
         return self._portal.wait(self._inner.list())
@@ -671,6 +708,47 @@ class SyncVersions:
     def list(self) -> list[str]:
         """Every "name@version" that a run or a worker in the store names, known here or not."""
         return self._portal.wait(self._inner.list())
+
+
+class SyncSavedViews:
+    """`engine.saved_views`: named filters for listings of runs, of one person or shared by all."""
+
+    def __init__(self, portal: Portal, inner: SavedViews) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def save(
+        self,
+        name: str,
+        filter: str = "",
+        *,
+        columns: Sequence[str] = (),
+        sort: str = "",
+        owner: str | None = None,
+        by: str = "",
+    ) -> SavedView:
+        """Save a view under a name, in place of a view that has it. Without an `owner` all people share it.
+
+        `sort` is a field of a run, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter
+        that cannot be parsed, and `InvalidOptionError` for a column that no listing has.
+        """
+        return self._portal.wait(self._inner.save(name, filter, columns=columns, sort=sort, owner=owner, by=by))
+
+    def find(self, name: str, *, owner: str | None = None) -> SavedView | None:
+        """The owner's view of that name, or else the shared one; None if there is neither."""
+        return self._portal.wait(self._inner.find(name, owner=owner))
+
+    def get(self, name: str, *, owner: str | None = None) -> SavedView:
+        """The owner's view of that name, or else the shared one. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.get(name, owner=owner))
+
+    def delete(self, name: str, *, owner: str | None = None, by: str = "") -> None:
+        """Delete the owner's view of that name; without an owner, the shared one. Raises `NotFoundError`."""
+        self._portal.wait(self._inner.delete(name, owner=owner, by=by))
+
+    def list(self, *, owner: str | None = None) -> list[SavedView]:
+        """The views that this person can use, by name: their own, and the shared ones."""
+        return self._portal.wait(self._inner.list(owner=owner))
 
 
 class SyncEngine:
@@ -698,6 +776,7 @@ class SyncEngine:
         offload: Offload | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
+        triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
     ) -> None:
         self._portal = Portal()
@@ -711,17 +790,20 @@ class SyncEngine:
             offload=offload,
             sinks=sinks,
             lifecycle=lifecycle,
+            triggers=triggers,
             hooks=hooks,
         )
         self.signals = SyncSignals(self._portal, self._inner.signals)
         self.runs = SyncRuns(self._portal, self._inner.runs)
         self.events = SyncEvents(self._portal, self._inner.events)
+        self.triggers = SyncTriggers(self._portal, self._inner.triggers)
         self.repairs = SyncRepairs(self._portal, self._inner.repairs)
         self.holds = SyncHolds(self._portal, self._inner.holds)
         self.outbox = SyncOutbox(self._portal, self._inner.outbox)
         self.bulks = SyncBulks(self._portal, self._inner.bulks)
         self.workers = SyncWorkers(self._portal, self._inner.workers)
         self.versions = SyncVersions(self._portal, self._inner.versions)
+        self.saved_views = SyncSavedViews(self._portal, self._inner.saved_views)
 
     def __enter__(self) -> Self:
         return self.open()
@@ -862,6 +944,24 @@ class SyncEngine:
         A full topic raises `TopicFullError`. Publishing the same `event_id` again does nothing for at least 7 days.
         """
         return self._portal.wait(self._inner.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
+
+    def on(
+        self,
+        topic: str | type[Event],
+        *,
+        start: Workflow[Any, Any],
+        key: str | None = None,
+        input: Template = None,
+        dedup: Duration = "24h",
+        name: str | None = None,
+    ) -> None:
+        """Start a run of a workflow for each event on a topic, whichever process publishes it; see `Trigger`.
+
+        The trigger is stored: every publish that begins after this returns honours it. It lasts while a worker
+        declares it, and a day longer, so put it into the `triggers` of the app if many processes serve the workflow.
+        Raises `InvalidOptionError` in an engine without a worker.
+        """
+        self._portal.wait(self._inner.on(topic, start=start, key=key, input=input, dedup=dedup, name=name))
 
     def status(self, target: str) -> RunView | None:
         """The run with this id, or of this key (the active one, or the latest); None if there is none."""

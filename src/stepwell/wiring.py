@@ -14,6 +14,7 @@ from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
+from stepwell.engine.declarations import Declarations
 from stepwell.engine.events import Events
 from stepwell.engine.explanations import Explanation, explain_run
 from stepwell.engine.figures import read_figures
@@ -24,8 +25,11 @@ from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
 from stepwell.engine.runs import OnStart, Runs
+from stepwell.engine.saved_views import SavedViews
+from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.signals import Signals
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.triggers import Trigger, Triggers
 from stepwell.engine.versions import Versions
 from stepwell.engine.views import RunView
 from stepwell.engine.workers import Workers
@@ -33,6 +37,7 @@ from stepwell.environment import Affinity, Environment, system_environment
 from stepwell.errors import InvalidOptionError, StepwellError, WorkerStoppedError
 from stepwell.model.events import Deliver
 from stepwell.model.signals import Delivery, IfMissing
+from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.replay.registry import Registry
@@ -46,6 +51,7 @@ from stepwell.stores.base.store import Store
 from stepwell.telemetry.metrics import Metric
 
 if TYPE_CHECKING:
+    from stepwell.services.service import Service
     from stepwell.worker.observers import Observer
     from stepwell.worker.worker import Worker
 
@@ -70,7 +76,7 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `repairs`, `holds`, `outbox`, `bulks`, `workers` and `versions`.
+    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions` and `saved_views`.
     """
 
     def __init__(
@@ -85,10 +91,11 @@ class Engine:
         offload: Offload | None = None,
         sinks: Iterable[Sink] = (),
         lifecycle: bool = False,
+        triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
     ) -> None:
         if isinstance(app, App):
-            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, hooks)
+            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks)
             described, store = app, None
         else:
             url, store = (app, None) if isinstance(app, str) else (None, app)
@@ -99,6 +106,7 @@ class Engine:
                 offload=offload,
                 sinks=sinks,
                 lifecycle=lifecycle,
+                triggers=triggers,
                 hooks=hooks,
                 settings=settings,
             )
@@ -113,20 +121,23 @@ class Engine:
             environment, store, registry, codec_of(described, store), self._routes.announce
         )
         self._results = Results(store)
+        self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self.signals = Signals(backend)
         self.runs = Runs(backend, self.signals, self._results, _on_start(self._hooks))
         self.events = Events(backend)
+        self.triggers = Triggers(backend)
+        self._declarations = Declarations(backend, described.triggers, may_declare=self._serves)
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
         self.versions = Versions(backend)
+        self.saved_views = SavedViews(backend)
         self.ledger = Ledger(backend)
         for sink in self._routes:
             if isinstance(sink, TopicSink):
                 sink.bind(self.events.publish)
-        self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
         self._worker: Worker | None = None
         self._is_open = False
         self._gate = asyncio.Lock()  # opening and closing happen one after the other
@@ -271,6 +282,24 @@ class Engine:
         """
         return await self.events.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id)
 
+    async def on(
+        self,
+        topic: str | type[Event],
+        *,
+        start: Workflow[Any, Any],
+        key: str | None = None,
+        input: Template = None,
+        dedup: Duration = "24h",
+        name: str | None = None,
+    ) -> None:
+        """Start a run of a workflow for each event on a topic, whichever process publishes it; see `Trigger`.
+
+        The trigger is stored: every publish that begins after this returns honours it. It lasts while a worker
+        declares it, and a day longer, so put it into the `triggers` of the app if many processes serve the workflow.
+        Raises `InvalidOptionError` in an engine without a worker.
+        """
+        await self._declarations.declare(Trigger(topic, start=start, key=key, input=input, dedup=dedup, name=name))
+
     async def status(self, target: str) -> RunView | None:
         """The run with this id, or of this key (the active one, or the latest); None if there is none."""
         return (await self.runs.find_many([target]))[0]
@@ -359,6 +388,7 @@ class Engine:
         await backend.store.open()
         try:
             if self._serves:
+                await self._declarations.declare_all()
                 await self._work(backend.registry)
         except BaseException:
             # The caller will not close an engine that did not open.
@@ -407,10 +437,12 @@ class Engine:
 
     async def _work(self, registry: Registry) -> None:
         # Imported here: most commands only read, and would pay for an import that they do not use.
+        from stepwell.services.loop import ServiceLoop
         from stepwell.worker.worker import Worker
 
         backend = self._backend
         registry.serve(BULK_DEFINITION, self._make_bulk)
+        services = ServiceLoop(backend, self._services(), self._settings)
         self._worker = Worker(
             backend.environment,
             backend.store,
@@ -420,10 +452,18 @@ class Engine:
             self._routes,
             self._hooks,
             on_over=self._results.over,
+            companions=[services],
         )
         self._results.is_at_work = self._worker.is_executing
         backend.worker = self._worker
         await self._worker.start()
+
+    def _services(self) -> list[Service]:
+        """What every worker does when records are due."""
+        from stepwell.services.failure_keeper import FailureKeeper
+        from stepwell.services.trigger_keeper import TriggerKeeper
+
+        return [TriggerKeeper(self._declarations, since=self.now()), FailureKeeper(ServiceFailures(self._backend))]
 
     def _make_bulk(self) -> Workflow[Any, Any]:
         from stepwell.engine.bulk_workflow import bulk_workflow

@@ -28,7 +28,7 @@ from tests.differential.world import Operation, World
 
 _IDS = ("t1", "t2", "t3", "T1", "ä'4")  # few, so that they collide
 _STATES = ("open", "claimed", "Done", "erlédigt")
-_LABELS = ("all", "role:a", "Rolle:Ä")
+LABELS = ("all", "role:a", "Rolle:Ä")
 _ORDERS: tuple[RecordOrder, ...] = get_args(RecordOrder)
 
 
@@ -85,7 +85,7 @@ def _a_record(world: World) -> NewRecord:
         chance.choice(_IDS),
         chance.choice(_STATES),
         chance.choice([b"", b"\x00body"]),
-        tuple(sorted(world.some(_LABELS))),
+        tuple(sorted(world.some(LABELS))),
         Instant(world.now + chance.choice([-1, 0, 500_000, 2_000_000])) if world.likely(0.5) else None,
         is_open=world.likely(0.75),
         end_state=chance.choice([None, "gone", "gone"]),
@@ -197,7 +197,7 @@ def _a_filter(world: World) -> RecordFilter:
     return RecordFilter(
         chance.choice(RECORD_KINDS),
         world.some(_STATES, chance.choice([0, 0, 0.5])),
-        world.some(_LABELS, chance.choice([0, 0.4])),
+        world.some(LABELS, chance.choice([0, 0.4])),
         chance.choice([None, True, False]),
         chance.choice([*owners, RunId("nobody")]) if world.likely(0.2) else None,
         Instant(world.now + chance.choice([0, 1_000_000])) if world.likely(0.2) else None,

@@ -41,6 +41,8 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "workflow": (0, ["workflow", "ls"]),
     "rollback": (0, ["rollback", "resume", "stuck-1"]),
     "bulk": (0, ["bulk", "ls"]),
+    "trigger": (0, ["trigger", "ls"]),
+    "view": (0, ["view", "save", "bad", "status:failed", "--columns", "key,took"]),
     "outbox": (0, ["outbox", "ls"]),
     "doctor": (9, ["doctor"]),
     "migrate": (0, ["migrate", "--plan"]),

@@ -40,7 +40,7 @@ async def until_all_wait(engine: Engine, runs: list[Handle[str]]) -> None:
 
 async def test_an_emitted_event_reaches_a_run_that_waits_for_it_and_starts_another() -> None:
     async with Engine("memory:", workflows=[pays, ships, thanks], sinks=[TopicSink("Paid")]) as engine:
-        engine.events.on(Paid, start=thanks, key="order")
+        await engine.on(Paid, start=thanks, key="order")
         waiting = [await engine.start(ships, order) for order in ("1", "2")]
         await until_all_wait(engine, waiting)
         await (await engine.start(pays, "2")).result("60s")

@@ -446,7 +446,7 @@ async def test_sc_34_a_reminder_that_fell_due_while_no_worker_ran_is_sent_late_a
 @pytest.mark.parametrize("days", [1, 5])
 async def test_an_order_is_shipped_in_time_or_late(harness: Harness, printed: Printed, days: int):
     worker = await harness.worker(shipping.ship, **MONTHS)
-    worker.engine.events.on(shipping.Paid, start=shipping.ship, key="order")
+    await worker.do(worker.engine.on(shipping.Paid, start=shipping.ship, key="order"))
     await worker.publish(shipping.Paid("o1", 20))
     await worker.publish(shipping.Paid("o1", 20))
     await harness.advance(f"{days}d")

@@ -22,7 +22,9 @@ from tests.http.test_access import spelled
 
 BLIND, BLIND_TOKEN = make_token("blind", Role.OPERATOR, payloads=False)
 SEEING, SEEING_TOKEN = make_token("seeing", Role.OPERATOR)
-REST: dict[str, Any] = {"verb": "cancel", "dry_run": True}
+REST: dict[str, list[dict[str, Any]]] = {
+    "start_bulk": [{"verb": "cancel", "dry_run": True}, {"verb": "cancel", "dry_run": False}]
+}
 
 
 def _filters(hint: Any) -> bool:
@@ -52,6 +54,7 @@ def test_the_filters_of_the_api_are_these() -> None:
     """A new one has to be read by `Call.filter`, and is then tested below."""
     assert {(each.name, place, name) for each, place, name in TAKERS} == {
         ("list_runs", "query", "q"),
+        ("save_view", "body", "filter"),
         ("start_bulk", "body", "where"),
     }
     named = {
@@ -92,10 +95,10 @@ async def test_no_operation_takes_a_filter_on_payloads_from_a_caller_that_sees_n
     async with Engine("memory:", workflows=WORKFLOWS) as engine:
         transport = httpx.ASGITransport(app=app(engine, access=Tokens([BLIND_TOKEN, SEEING_TOKEN])))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            for dry_run in (True, False) if place == "body" else (True,):
+            for rest in REST.get(each.name, [{}]):
                 more: dict[str, Any] = {"params": {name: given}}
                 if place == "body":
-                    more = {"json": {**REST, name: given, "dry_run": dry_run}}
+                    more = {"json": {**rest, name: given}}
                 refused = await _ask(client, BLIND, each, **more)
                 taken = await _ask(client, SEEING, each, **more)
 

@@ -168,7 +168,7 @@ async def main() -> None:
         assert_type(await engine.publish(Shipped("1"), deliver="one", retain="7d"), int)
         await engine.publish(Shipped(1))  # type: ignore[arg-type]
         await engine.publish("shipped", deliver="some")  # type: ignore[arg-type]
-        engine.events.on(Shipped, start=checkout, key="order")
+        await engine.on(Shipped, start=checkout, key="order")
         assert_type(await engine.start(plain_checkout, Order("1")), Handle[Payment])
         assert_type(await (await engine.start(plain_nothing)).result(), int)
         await engine.start(plain_checkout, 1)  # type: ignore[misc]

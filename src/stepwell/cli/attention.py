@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.reasons import Surroundings, is_paused_by_code, reason_of
 from stepwell.cli.texts import is_plain_word, shell_word
-from stepwell.model.states import RunStatus
+from stepwell.clock import Instant
+from stepwell.model.states import RunStatus, TriggerState
 from stepwell.stores.base.diagnosis import Finding, fine, warning
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ async def examine_attention(client: Client) -> list[Finding]:
         await _workflows(client),
         await _unserved(client),
         await _dead_letters(client),
+        *await _triggers(client),
+        await _services(client),
     ]
 
 
@@ -159,6 +162,66 @@ async def _dead_letters(client: Client) -> Finding:
         f" {dead[0].key or dead[0].run_id} to {dead[0].sink}: {dead[0].failure}",
         why="the sink rejected it as often as its policy allows; fix the sink, then send the event again",
         fix=f"stepwell outbox replay {shell_word(dead[0].event_id)}",
+    )
+
+
+async def _triggers(client: Client) -> list[Finding]:
+    from stepwell.clock import DAY, to_datetime
+
+    triggers = await client.engine.triggers.list(limit=_READ_MAX + 1)
+    yesterday = to_datetime(Instant(client.store.now() - DAY))
+    undeclared = [one for one in triggers if one.state == TriggerState.UNDECLARED]
+    paused = [one for one in triggers if one.state == TriggerState.PAUSED]
+    failed = [one for one in triggers if one.failure is not None and one.failure.at > yesterday]
+    found: list[Finding] = []
+    if undeclared:
+        first = shell_word(undeclared[0].name)
+        found.append(
+            warning(
+                "triggers",
+                f"{_count(len(undeclared), 'trigger starts', 'triggers start')} nothing, such as {undeclared[0].name}:"
+                " no live worker has declared it for a day",
+                why="a trigger lasts while a worker has it in its code; start a worker that has it, or delete it",
+                fix=f"stepwell trigger delete {first}",
+            )
+        )
+    if failed:
+        failure = failed[0].failure
+        assert failure is not None
+        found.append(
+            warning(
+                "trigger errors",
+                f"{_count(len(failed), 'trigger', 'triggers')} got an event that did not fit, such as {failed[0].name}:"
+                f" event {failure.event_id}: {failure.message}",
+                why="the event was published, and started no run of this workflow; other triggers are not affected",
+                fix=f"stepwell trigger show {shell_word(failed[0].name)}",
+            )
+        )
+    if paused:
+        reason = f": {paused[0].reason}" if paused[0].reason else ""
+        found.append(
+            warning(
+                "paused triggers",
+                f"{_count(len(paused), 'trigger is', 'triggers are')} paused, such as {paused[0].name}{reason}",
+                why="events start no runs by a paused trigger, also not later",
+                fix=f"stepwell trigger resume {shell_word(paused[0].name)}",
+            )
+        )
+    return found or [fine("triggers", "every trigger is active, and fits the events of the last day")]
+
+
+async def _services(client: Client) -> Finding:
+    failing = await client.engine.workers.list_failing_services()
+    if not failing:
+        return fine("services", "no service of a worker fails")
+    first = failing[0]
+    times = f"{first.times:,} times in a row" if first.times > 1 else "once"
+    return warning(
+        "services",
+        f"{_count(len(failing), 'service fails', 'services fail')}, such as {first.service!r} on worker {first.worker}"
+        f" ({times}): {first.message}",
+        why="what was due is done late or by another worker; the log of that worker has the traceback",
+        fix="read the log of that worker",
     )
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from stepwell.cli.undos import Undo
     from stepwell.engine.causes import Cause
     from stepwell.engine.facts import Audience
+    from stepwell.engine.saved_views import SavedView
+    from stepwell.engine.triggers import TriggerActView, TriggerView
     from stepwell.engine.views import ActView, EntryView, HoldView, ProgressView, RunView, WaitView
     from stepwell.errors.records import FailureRecord
 
@@ -33,6 +35,21 @@ def hold_body(hold: HoldView | None) -> dict[str, Any] | None:
 def cause_body(cause: Cause) -> dict[str, Any]:
     """What blocks a run, and what blocks that."""
     return _body(cause)
+
+
+def trigger_body(trigger: TriggerView) -> dict[str, Any]:
+    """One trigger."""
+    return _body(trigger)
+
+
+def trigger_act_body(act: TriggerActView) -> dict[str, Any]:
+    """A line of a trigger's history."""
+    return _body(act)
+
+
+def saved_view_body(view: SavedView) -> dict[str, Any]:
+    """One saved view."""
+    return _body(view)
 
 
 def entry_body(entry: EntryView) -> dict[str, Any]:

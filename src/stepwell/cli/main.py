@@ -47,12 +47,14 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("history", "histories", "List every history entry of a run."),
         Listed("graph", "histories", "Print a run as a diagram."),
         Listed("diff", "histories", "Compare two runs."),
+        Listed("view", "saved_views", "Save filters under names, for ls --view."),
     ),
     "Steer": (
         Listed("pause", "holds", "Pause a run until a person resumes it."),
         Listed("resume", "holds", "Resume a paused run."),
         Listed("cancel", "runs", "Cancel a run and the children that it waits for."),
         Listed("workflow", "holds", "List, pause and resume whole workflows."),
+        Listed("trigger", "triggers", "List, pause and resume workflows that events start."),
         Listed("bulk", "bulks", "List acts on many runs, and stop or resume one."),
     ),
     "Repair": (

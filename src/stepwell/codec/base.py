@@ -54,6 +54,9 @@ def event_row(run_id: str, path: str, event_id: str) -> Row:
     return Row(run_id, path, f"event {event_id}")
 
 
+_OUTSIDE: Final = {"the event": "topic", "the body": "record", "the change": "record"}  # of no workflow
+
+
 class Place(NamedTuple):
     """Where a value belongs, for error messages: workflow, path, and what it is there; and its row, if it is stored.
 
@@ -79,9 +82,9 @@ class Place(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Workflow and path, for the line `where` of an error; for a message from outside: the signal or topic."""
+        """Workflow and path, for the line `where` of an error; without a workflow: the signal, topic or record."""
         if not self.workflow:
-            return f"{'topic' if self.what == 'the event' else 'signal'} {self.path}"
+            return f"{_OUTSIDE.get(self.what, 'signal')} {self.path}"
         return f"workflow {self.workflow}" + (f", path {self.path}" if self.path else "")
 
 

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from stepwell.clock import Duration, Span, span, to_datetime
 from stepwell.codec.facets import facets_of
 from stepwell.codec.published import encode_event, event_place
 from stepwell.engine.backend import Backend
-from stepwell.engine.starts import encode_input
+from stepwell.engine.trigger_starts import TriggerStarts
 from stepwell.engine.views import plain
-from stepwell.errors import InvalidOptionError, TopicFullError
-from stepwell.ids import EventId, RunId, derived_run_id
+from stepwell.errors import InvalidOptionError, StoreUnavailableError, TopicFullError
+from stepwell.ids import EventId
 from stepwell.model.events import RETENTION, TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
-from stepwell.model.runs import NewRun, check_text, normal_key
+from stepwell.model.runs import check_text
 from stepwell.model.topics import Event, topic_of
-from stepwell.replay.workflows import Workflow
 
+TRIES_MAX: Final = 20  # of an event whose triggers change meanwhile
 EVENT_ID_MAX = 500
 _RETAIN_MAX = span("36500d")
-
-Key = str | Callable[[Any], str] | None
-
-
-class Trigger(NamedTuple):
-    """A workflow that an event starts."""
-
-    workflow: Workflow[Any, Any]
-    key: Key
-    dedup: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +36,11 @@ class KeptEventView:
 
 
 class Events:
-    """`engine.events`: publishes on topics, and holds the workflows that events start."""
+    """`engine.events`: publishes on topics, and lists the events that topics keep."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._triggers: dict[str, dict[str, Trigger]] = {}
+        self._starts = TriggerStarts(backend)
 
     async def publish(
         self,
@@ -63,66 +52,50 @@ class Events:
         event_id: str | None = None,
     ) -> int:
         """Publish an event; returns how many runs got it. `Engine.publish` has the promises."""
+        (of, hint, given), own_id = _what(topic, payload), event_id or self._backend.environment.ids.uuid()
+        check_event_id(own_id, of)
+        value = given
+        if hint is not Any:
+            value = self._backend.codec.validate(given, hint, place=event_place(of, own_id))
+        event = self._make(of, hint, value, deliver, retain, own_id)
+        for _ in range(TRIES_MAX):
+            found = self._starts.of(of, value, hint, event.event_id)
+            published = await self._publish(event._replace(starts=found.starts, seen=found.seen))
+            if published.publication is not Publication.STALE:
+                break
+            await self._starts.read(of)
+        else:
+            raise StoreUnavailableError(
+                f"an event on topic {of!r} could not be published",
+                why=f"its triggers were changed {TRIES_MAX} times meanwhile",
+                fix="publish it again",
+            )
+        if published.publication is Publication.PUBLISHED:
+            await self._starts.note(found.unfit)
+        return _reached(published, of)
+
+    async def _publish(self, event: NewEvent) -> Published:
         backend = self._backend
-        new = self._make(topic, payload, deliver, retain, event_id or backend.environment.ids.uuid())
         (published,), claimed = await backend.retrying(
-            lambda store: backend.with_offer(lambda offer: store.events.publish([new], offer))
+            lambda store: backend.with_offer(lambda offer: store.events.publish([event], offer))
         )
         backend.adopt(claimed)
-        return _reached(published, new.topic)
-
-    def on(
-        self, topic: str | type[Event], *, start: Workflow[Any, Any], key: Key = None, dedup: Duration = "24h"
-    ) -> None:
-        """Start a run for each event that *this engine* publishes on a topic, in the transaction that publishes it.
-
-        The event is the run's input. `key` is a field of the event or a function of it: an event starts no run if
-        its key has a run that is active or ended within `dedup`. Engines that did not call this start nothing.
-        """
-        name, _ = topic_of(topic)
-        if not isinstance(start, Workflow):
-            raise InvalidOptionError(
-                f"{start!r:.80} is not a workflow", where=f"topic {name}", fix="start=a function with @workflow"
-            )
-        if key is not None and not isinstance(key, str) and not callable(key):
-            raise InvalidOptionError(
-                f"key is {key!r}", where=f"topic {name}", fix="the name of a field, or a function of the event"
-            )
-        window = min(span(dedup, what="dedup"), _RETAIN_MAX)
-        self._triggers.setdefault(name, {})[start.name] = Trigger(start, key, window)
+        return published
 
     def _make(
-        self, topic: Any, payload: Any, deliver: Deliver, retain: Duration | bool | None, event_id: str
+        self, topic: str, hint: Any, value: Any, deliver: Deliver, retain: Duration | bool | None, event_id: str
     ) -> NewEvent:
         """An event to publish. Raises if it is invalid, before anything is stored."""
-        name, hint, value = _what(topic, payload)
         if deliver not in ("all", "one"):
-            raise InvalidOptionError(f"deliver is {deliver!r}", where=f"topic {name}", fix='"all" or "one"')
-        check_text(event_id, "event id")
-        if not event_id or len(event_id) > EVENT_ID_MAX or "\x00" in event_id:
-            raise InvalidOptionError(
-                f"event id {event_id[:60]!r} is not usable",
-                where=f"topic {name}",
-                fix=f"1 to {EVENT_ID_MAX} characters, or leave it out",
-            )
-        if hint is not Any:
-            value = self._backend.codec.validate(value, hint, place=event_place(name, event_id))
+            raise InvalidOptionError(f"deliver is {deliver!r}", where=f"topic {topic}", fix='"all" or "one"')
         return NewEvent(
             EventId(event_id),
-            name,
-            encode_event(self._backend.codec, value, hint, topic=name, event_id=event_id),
-            facets_of(self._backend.codec, name, value),
+            topic,
+            encode_event(self._backend.codec, value, hint, topic=topic, event_id=event_id),
+            facets_of(self._backend.codec, topic, value),
             deliver,
             _retention(retain),
-            tuple(self._start(name, value, event_id, trigger) for trigger in self._triggers.get(name, {}).values()),
         )
-
-    def _start(self, topic: str, value: Any, event_id: str, trigger: Trigger) -> NewRun:
-        workflow = trigger.workflow
-        run_id = derived_run_id(RunId(event_id), f"on {topic} start {workflow.name}")
-        stored = encode_input(self._backend.codec, workflow, value if workflow.takes_input else None, run_id)
-        key = _key_of(topic, value, trigger)
-        return NewRun(run_id, workflow.name, workflow.version, stored, key, dedup=trigger.dedup)
 
     # Last, because below it `list` is this method.
     async def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
@@ -139,6 +112,17 @@ class Events:
             )
             for one in found
         ]
+
+
+def check_event_id(event_id: str, topic: str) -> None:
+    """Raise for an id that cannot be stored."""
+    check_text(event_id, "event id")
+    if not event_id or len(event_id) > EVENT_ID_MAX or "\x00" in event_id:
+        raise InvalidOptionError(
+            f"event id {event_id[:60]!r} is not usable",
+            where=f"topic {topic}",
+            fix=f"1 to {EVENT_ID_MAX} characters, or leave it out",
+        )
 
 
 def _reached(published: Published, topic: str) -> int:
@@ -175,21 +159,3 @@ def _retention(retain: Duration | bool | None) -> Span | None:
     if kept == 0:
         raise InvalidOptionError(f"retain: {retain!r} keeps nothing", fix="leave it out, or give a duration above 0")
     return kept
-
-
-def _key_of(topic: str, value: Any, trigger: Trigger) -> str | None:
-    key = trigger.key
-    if key is None:
-        return None
-    found: Any
-    if callable(key):
-        found = key(value)
-    else:
-        found = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
-    if not isinstance(found, str | int) or isinstance(found, bool):
-        raise InvalidOptionError(
-            f"the key of the run that this event starts is {found!r:.60}",
-            where=f"topic {topic}, workflow {trigger.workflow.name}",
-            fix="let key name a field with a text or a number, or compute one",
-        )
-    return normal_key(str(found))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from stepwell.clock import SECOND
 from stepwell.engine.backend import Backend
-from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.engine.records import RecordKind, Records
+from stepwell.engine.service_failures import ServiceFailures
+from stepwell.engine.trigger_records import TriggerBody
+from stepwell.model.states import TERMINAL, RunStatus, TriggerState
 from stepwell.telemetry.metrics import Gauge, Labels, Metric
+
+_COUNTED_MAX = 10_000
+_STATES = (TriggerState.ACTIVE, TriggerState.PAUSED, TriggerState.UNDECLARED)
 
 
 async def read_figures(backend: Backend) -> list[Metric]:
@@ -17,6 +23,11 @@ async def read_figures(backend: Backend) -> list[Metric]:
     }
     oldest = 0 if unfinished.due_since is None else max(0, now - unfinished.due_since) / SECOND
     alive = sum(one.lease_until > now for one in workers)
+    triggers = Records(backend, RecordKind.TRIGGER, TriggerBody)
+    by_state: dict[Labels, float] = {
+        (state.value,): await triggers.count(states=[state], limit=_COUNTED_MAX) for state in _STATES
+    }
+    failing = len(await ServiceFailures(backend).list())
     return [
         Gauge("stepwell_runs", "Runs that have not ended, by status.", counts, ("status",)),
         Gauge(
@@ -26,4 +37,6 @@ async def read_figures(backend: Backend) -> list[Metric]:
         ),
         Gauge("stepwell_ready_oldest_seconds", "For how long the oldest of them has been due.", {(): oldest}),
         Gauge("stepwell_workers_alive", "Workers whose lease has not expired.", {(): alive}),
+        Gauge("stepwell_triggers", "Workflows that events start, by state.", by_state, ("state",)),
+        Gauge("stepwell_services_failing", "Services that fail on a worker.", {(): failing}),
     ]

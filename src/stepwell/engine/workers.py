@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stepwell.clock import to_datetime
 from stepwell.engine.backend import Backend
+from stepwell.engine.service_failures import ServiceFailures, ServiceFailureView
 from stepwell.engine.versions import of_users
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.views import RunFilter
@@ -41,6 +42,7 @@ class Workers:
     def __init__(self, backend: Backend, *, stalls_max: int) -> None:
         self._backend = backend
         self._stalls_max = stalls_max
+        self._failures = ServiceFailures(backend)
 
     async def recover(self) -> Recovered:
         """Release the runs of dead workers now, instead of at the next sweep, and report runs that need a person."""
@@ -53,6 +55,10 @@ class Workers:
         run = await self._backend.get(target)
         if self._backend.worker is not None:
             self._backend.worker.evict(run.run_id)
+
+    async def list_failing_services(self) -> list[ServiceFailureView]:
+        """The services that fail on a worker now, the latest failure first. Other workers may run them well."""
+        return await self._failures.list()
 
     async def _count(self, status: RunStatus) -> int:
         where = RunFilter(statuses=(status,))

@@ -25,7 +25,7 @@ from stepwell.http.operations import Call
 from stepwell.model.states import RunStatus
 
 
-def _fields_of(view: type, **types: Any) -> Any:
+def fields_of(view: type, **types: Any) -> Any:
     """A struct with the shown fields of a view, in their order. `types` has the types that differ in JSON."""
     hints = {**get_type_hints(view), **types}
     return msgspec.defstruct(f"{view.__name__}Fields", [(name, hints[name]) for name, _ in shown_fields(view)])
@@ -43,11 +43,11 @@ class FailureBody(_FailureFields):  # type: ignore[misc]  # its fields are those
     causes: dict[str, FailureBody]
 
 
-class HoldBody(_fields_of(HoldView)):  # type: ignore[misc]
+class HoldBody(fields_of(HoldView)):  # type: ignore[misc]
     """Who paused something, why, and when."""
 
 
-_RunViewFields: Any = _fields_of(RunView, status=RunStatus, failure=FailureBody | None, hold=HoldBody | None)
+_RunViewFields: Any = fields_of(RunView, status=RunStatus, failure=FailureBody | None, hold=HoldBody | None)
 
 
 class RunBody(_RunViewFields):  # type: ignore[misc]
@@ -61,19 +61,19 @@ class RunPage(msgspec.Struct):
     next: str | None
 
 
-class ProgressBody(_fields_of(ProgressView)):  # type: ignore[misc]
+class ProgressBody(fields_of(ProgressView)):  # type: ignore[misc]
     """The progress of a long step. `state` is a payload."""
 
 
-class AttemptBody(_fields_of(AttemptView)):  # type: ignore[misc]
+class AttemptBody(fields_of(AttemptView)):  # type: ignore[misc]
     """One failed attempt."""
 
 
-class WaitBody(_fields_of(WaitView, failed_attempts=list[AttemptBody])):  # type: ignore[misc]
+class WaitBody(fields_of(WaitView, failed_attempts=list[AttemptBody])):  # type: ignore[misc]
     """One thing that a run waits for."""
 
 
-_EntryViewFields: Any = _fields_of(EntryView, failure=FailureBody | None, failed_attempts=list[AttemptBody])
+_EntryViewFields: Any = fields_of(EntryView, failure=FailureBody | None, failed_attempts=list[AttemptBody])
 
 
 class EntryBody(_EntryViewFields):  # type: ignore[misc]
@@ -115,13 +115,13 @@ class TreeBody(msgspec.Struct):
     root: Node
 
 
-class CauseBody(_fields_of(Cause, next=list[AdviceBody], causes=list[Any])):  # type: ignore[misc]
+class CauseBody(fields_of(Cause, next=list[AdviceBody], causes=list[Any])):  # type: ignore[misc]
     """One reason why a run is where it is, what to do about it, and the reasons of a child."""
 
     causes: list[CauseBody]
 
 
-_ExplanationFields: Any = _fields_of(Explanation, status=RunStatus, next=list[AdviceBody], chain=list[CauseBody])
+_ExplanationFields: Any = fields_of(Explanation, status=RunStatus, next=list[AdviceBody], chain=list[CauseBody])
 
 
 class WhyBody(_ExplanationFields):  # type: ignore[misc]
@@ -138,7 +138,7 @@ class ResultBody(msgspec.Struct):
     failure: FailureBody | None
 
 
-class SignalBody(_fields_of(SignalView, run_status=RunStatus | None)):  # type: ignore[misc]
+class SignalBody(fields_of(SignalView, run_status=RunStatus | None)):  # type: ignore[misc]
     """A signal that no run will read."""
 
 

@@ -13,6 +13,7 @@ from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
 
 if TYPE_CHECKING:
+    from stepwell.model.records import RecordsSeen
     from stepwell.model.runs import NewRun
 
 Deliver = Literal["all", "one"]
@@ -35,6 +36,7 @@ class NewEvent(NamedTuple):
     retain: Span | None = None  # how long the topic keeps it for later waits; None: not at all
     starts: tuple[NewRun, ...] = ()  # runs that it starts
     room: int = TOPIC_EVENTS_MAX  # events that the topic may keep
+    seen: RecordsSeen | None = None  # the records that `starts` follows from; None: it follows from none
 
 
 class Publication(StrEnum):
@@ -43,6 +45,7 @@ class Publication(StrEnum):
     PUBLISHED = "published"
     DUPLICATE = "duplicate"  # the id is known: nothing was done
     FULL = "full"  # it has to be kept, and the topic has no room: nothing was done
+    STALE = "stale"  # the records in `seen` are others by now: nothing was done
 
 
 class Published(NamedTuple):

@@ -161,6 +161,14 @@ class RecordFilter(NamedTuple):
     order: RecordOrder = "newest"  # "due" lists only records that have a due time, the earliest first
 
 
+class RecordsSeen(NamedTuple):
+    """What a decision was made from: the open records of a kind that have a label, with their versions."""
+
+    kind: str
+    label: str
+    versions: tuple[tuple[str, int], ...] = ()  # ids and versions, sorted
+
+
 # The event that the store appends when it closes a record with its run. It has no author and no data.
 CLOSED_WITH_RUN: Final = NewRecordEvent("closed_with_run")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from stepwell.errors import InvalidMoveError
 
@@ -75,6 +76,62 @@ def check_move(current: RunStatus, target: RunStatus) -> None:
     """Raise `InvalidMoveError` unless the table allows the move."""
     if not may_move(current, target):
         raise InvalidMoveError(f"a run that is {current.value} cannot become {target.value}")
+
+
+class Lifecycle(NamedTuple):
+    """The states of one kind of record: in which it may begin, its moves, and in which it is closed."""
+
+    begins: frozenset[StrEnum]
+    moves: Mapping[StrEnum, frozenset[StrEnum]]
+    closed: frozenset[StrEnum]
+
+
+class TriggerState(StrEnum):
+    """The state of a trigger, which starts runs for events."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"  # by a person
+    UNDECLARED = "undeclared"  # paused, because no live worker has declared it for a day
+    DELETED = "deleted"
+
+
+class SavedViewState(StrEnum):
+    """The state of a saved view."""
+
+    SAVED = "saved"
+    DELETED = "deleted"
+
+
+class ServiceState(StrEnum):
+    """The state of a service on one worker. A service that has never failed there has none."""
+
+    FAILING = "failing"
+    RECOVERED = "recovered"  # or its worker is gone
+
+
+_T, _V, _R = TriggerState, SavedViewState, ServiceState
+
+TRIGGER_LIFE: Final = Lifecycle(
+    frozenset({_T.ACTIVE}),
+    {
+        _T.ACTIVE: frozenset({_T.PAUSED, _T.UNDECLARED, _T.DELETED}),
+        _T.PAUSED: frozenset({_T.ACTIVE, _T.DELETED}),
+        # A declaration makes it active again, and so does a person, for one more day.
+        _T.UNDECLARED: frozenset({_T.ACTIVE, _T.PAUSED, _T.DELETED}),
+        _T.DELETED: frozenset({_T.ACTIVE}),
+    },
+    frozenset({_T.DELETED}),
+)
+SAVED_VIEW_LIFE: Final = Lifecycle(
+    frozenset({_V.SAVED}),
+    {_V.SAVED: frozenset({_V.DELETED}), _V.DELETED: frozenset({_V.SAVED})},
+    frozenset({_V.DELETED}),
+)
+SERVICE_LIFE: Final = Lifecycle(
+    frozenset({_R.FAILING}),
+    {_R.FAILING: frozenset({_R.RECOVERED}), _R.RECOVERED: frozenset({_R.FAILING})},
+    frozenset({_R.RECOVERED}),
+)
 
 
 class EntryKind(StrEnum):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from stepwell.clock import SECOND, Instant, Span
+from stepwell.environment import wait_set
 from stepwell.model.workers import Claimant
 from stepwell.worker.executions import Executions
 from stepwell.worker.resources import Resources
-from stepwell.worker.rounds import PAUSE, PAUSE_MAX, Rounds, wait_set
+from stepwell.worker.rounds import PAUSE, PAUSE_MAX, Rounds
 
 CLAIM_MAX = 200  # per claim: a batch small enough to be written quickly
 _AT_ONCE, _NEVER = Instant(0), Instant(1 << 62)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, assert_never
 
 from stepwell.ids import RunId
 from stepwell.model.holds import ALL_WORKFLOWS
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.wakeups import Hint, HintKind
+from stepwell.worker.companions import Companion
 from stepwell.worker.execution import Execution
 from stepwell.worker.executions import Executions
 from stepwell.worker.relay import Relays
@@ -20,10 +21,18 @@ from stepwell.worker.rounds import Rounds
 class HintListener:
     """Reads from the store when a hint arrives. A lost hint only costs time."""
 
-    def __init__(self, resources: Resources, executions: Executions, relays: Relays, rounds: Rounds) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        executions: Executions,
+        relays: Relays,
+        companions: Sequence[Companion],
+        rounds: Rounds,
+    ) -> None:
         self._resources = resources
         self._executions = executions
         self._relays = relays
+        self._companions = companions
         self._rounds = rounds
         self._looks: set[asyncio.Task[None]] = set()  # that hints have begun
 
@@ -43,15 +52,22 @@ class HintListener:
                 self._look_at_holds()
                 self._resources.wake.set()
                 self._relays.wake()
+                self._wake_companions()
                 for execution in self._executions:
                     self.look_at(execution.run.run_id)
-            case HintKind.REPLIED | HintKind.STREAM | HintKind.DUE:
+            case HintKind.DUE:
+                self._wake_companions()
+            case HintKind.REPLIED | HintKind.STREAM:
                 pass
             case HintKind.ENDED:
                 for run_id in hint.runs:
                     self._executions.code_cache.forget(run_id)
             case _:
                 assert_never(hint.kind)
+
+    def _wake_companions(self) -> None:
+        for companion in self._companions:
+            companion.wake()
 
     async def close(self) -> None:
         """End what hints have begun. The event loop may be closed next."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from stepwell.clock import SECOND, Span, span, to_datetime, to_timedelta
 from stepwell.codec.base import Codec, Place, event_row
+from stepwell.environment import wait_set
 from stepwell.errors import Fatal, StepwellError
 from stepwell.model.failures import record_failure
 from stepwell.model.outbox import OWN_PREFIX, Owed, Settled, Unsent
@@ -19,7 +20,7 @@ from stepwell.sinks.handlers import is_async
 from stepwell.stores.base.outbox import Batch
 from stepwell.worker.lease import Lease
 from stepwell.worker.resources import Resources
-from stepwell.worker.rounds import PAUSE, Rounds, until_answered, wait_set
+from stepwell.worker.rounds import PAUSE, Rounds, until_answered
 
 _LOG = logging.getLogger("stepwell.worker")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from stepwell.clock import SECOND
@@ -81,11 +80,3 @@ async def until_answered(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
             _LOG.warning("store did not answer: %s", error.title)
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_MAX)
-
-
-async def wait_set(event: asyncio.Event, seconds: float) -> None:
-    """Wait until an event is set, or until the time has passed."""
-    with suppress(TimeoutError):
-        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
-        async with asyncio.timeout(None if seconds == float("inf") else seconds):
-            await event.wait()

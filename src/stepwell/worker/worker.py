@@ -11,7 +11,7 @@ from stepwell import collector
 from stepwell.clock import SECOND
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
-from stepwell.environment import Environment, SystemExecutor
+from stepwell.environment import Environment, SystemExecutor, wait_set
 from stepwell.errors import LeaseLostError, StepwellError, StoreLostError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Run
@@ -21,6 +21,7 @@ from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
 from stepwell.worker.claimer import Claimer
 from stepwell.worker.committer import Committer
+from stepwell.worker.companions import Companion
 from stepwell.worker.executions import Executions
 from stepwell.worker.hints import HintListener
 from stepwell.worker.lease import Lease
@@ -29,7 +30,7 @@ from stepwell.worker.registration import Registration
 from stepwell.worker.relay import Relays
 from stepwell.worker.resources import Resources
 from stepwell.worker.resumer import Resumer
-from stepwell.worker.rounds import Rounds, wait_set
+from stepwell.worker.rounds import Rounds
 from stepwell.worker.run_logs import find_run_log, find_step_log
 from stepwell.worker.supervisor import Supervisor
 from stepwell.worker.sweeper import Sweeper
@@ -52,6 +53,7 @@ class Worker:
         routes: Routes | None = None,
         observers: Sequence[Observer] = (),
         on_over: Callable[[Run], None] | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
         if codec.conceals:
             store.declare_encrypted()
@@ -71,10 +73,11 @@ class Worker:
         self._rounds = rounds = Rounds(resources, self._start_over, self._lose_store)
         self._supervisor = Supervisor(environment, self._give_up)
         self._relays = Relays(resources, rounds)
+        self._companions = tuple(companions)
         self._resumer = Resumer(resources, rounds)
         self._executions = Executions(resources, self._supervisor, self._resumer)
         self._claimer = Claimer(resources, self._executions, rounds)
-        self._hints = HintListener(resources, self._executions, self._relays, rounds)
+        self._hints = HintListener(resources, self._executions, self._relays, self._companions, rounds)
         self._registration = Registration(resources, self._executions, self._claimer, self._hints, rounds)
         self._sweeper = Sweeper(resources, self._claimer, self._relays, rounds)
         resources.committer = self._new_committer()
@@ -99,6 +102,8 @@ class Worker:
         self._supervisor.supervise("resumer", self._resumer.serve)
         for number, relay in enumerate(self._relays):
             self._supervisor.supervise(f"relay-{number}", relay.serve)
+        for companion in self._companions:
+            self._supervisor.supervise(companion.name, companion.serve)
 
     async def stop(self, grace: float = 10.0) -> None:
         """Claim nothing more, let running bodies end within the grace time, release all runs, and deregister.

@@ -20,6 +20,7 @@ from stepwell.cli.bodies import (
 from stepwell.cli.bulk import RunSelection, choosing
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
+from stepwell.cli.operators import os_user
 from stepwell.cli.output import Column, Output
 from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_of, reason_of, undone_path
 from stepwell.cli.settings import Settings, command
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepwell.cli.undos import Undo
+    from stepwell.engine.saved_views import SavedView
     from stepwell.engine.views import ActView, EntryView, ProgressView, RunView, WaitView
 
 _COLUMNS = (
@@ -57,6 +59,7 @@ _VALUE_MAX = 60
 
 @command("ls")
 @click.option("--where", "-q", default="", metavar="FILTER", help="Such as 'status:failed sort:-took'.")
+@click.option("--view", metavar="NAME", help="The filter, columns and order of a saved view; see `stepwell view`.")
 @click.option("--status", "-s", multiple=True, type=click.Choice([status.value for status in RunStatus]))
 @click.option("--workflow", "-w", help="Only runs of this workflow.")
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(1, 1_000))
@@ -65,6 +68,7 @@ _VALUE_MAX = 60
 def ls(
     settings: Settings,
     where: str,
+    view: str | None,
     status: tuple[str, ...],
     workflow: str | None,
     limit: int,
@@ -84,8 +88,10 @@ def ls(
     Example:
       stepwell ls --where 'status:failed since:24h workflow:order* -tag:test sort:-started'
       stepwell ls --status failed --workflow checkout --limit 5
+      stepwell ls --view slow
     """
-    wanted = _filter(where, status, workflow)
+    named = None if view is None else ask(settings, lambda client: _read_view(client, view))
+    wanted = _filter(where if named is None else f"{named.where} {where}", status, workflow)
     out = Output(settings)
     found = ask(settings, lambda client: _read_page(client, wanted, limit, before, show_all, out))
     runs, following = found.runs, found.following
@@ -94,13 +100,27 @@ def ls(
     if not runs:
         out.note("No runs match." if wanted or before else "No runs yet. Start one: stepwell start WORKFLOW")
         return
-    columns = (*_COLUMNS, *_MORE) if out.is_wide else _COLUMNS
-    out.table(columns, [[*_row(run, found, out), *(_more(run) if out.is_wide else ())] for run in runs])
+    columns, rows = (*_COLUMNS, *_MORE), [[*_row(run, found, out), *_more(run)] for run in runs]
+    shown = _chosen(named, columns) if named is not None and named.columns else range(len(columns))
+    if not out.is_wide and shown == range(len(columns)):
+        shown = range(len(_COLUMNS))
+    out.table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows])
     if following is not None or found.total > len(runs):
         dot = " - " if out.ascii else " · "
         count = f"more than {_COUNTED_MAX:,}" if found.total > _COUNTED_MAX else f"{found.total:,}"
         said = f"{len(runs):,} of {count} match"
         out.note(said if following is None else f"{said}{dot}next: --before {shell_word(following)}")
+
+
+async def _read_view(client: Client, name: str) -> SavedView:
+    """A view of the person who asks, or a shared one."""
+    return await client.engine.saved_views.get(name, owner=os_user())
+
+
+def _chosen(view: SavedView, columns: Sequence[Column]) -> list[int]:
+    """The columns that a view shows, by number: it names them by their first words."""
+    names = [column.title.partition(" ")[0].lower() for column in columns]
+    return [names.index(name) for name in view.columns]
 
 
 class Page(NamedTuple):

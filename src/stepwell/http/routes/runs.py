@@ -20,7 +20,7 @@ from stepwell.errors import (
     RunPaused,
 )
 from stepwell.http.acts import ActedBody, act
-from stepwell.http.fields import Limit, Text
+from stepwell.http.fields import Limit, Name, Text
 from stepwell.http.limits import WAIT_MAX_SECONDS
 from stepwell.http.operations import Call, FilterText, Reply, look, steer
 from stepwell.http.schemas import (
@@ -57,6 +57,7 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A line of the filter language (docs/filters.md), such as `status:failed since:24h`."""
 
     q: FilterText = ""
+    view: Name | None = None  # a saved view of the caller, or a shared one; `q` narrows it
     limit: Limit = 50
     cursor: Cursor | None = None
     system: bool = False  # also the runs of stepwell's own workflows
@@ -113,7 +114,10 @@ async def list_runs(call: Call) -> Reply:
     """Runs, newest first, or in the order of the filter."""
     query: RunsQuery = call.query
     engine = call.services.engine
-    where = call.filter(query.q, where="q")
+    text = query.q
+    if query.view is not None:
+        text = f"{(await engine.saved_views.get(query.view, owner=call.caller.name)).where} {text}"
+    where = call.filter(text, where="q")
     before = None if query.cursor is None else read_cursor(query.cursor)
     found = await engine.runs.list(where, limit=query.limit + 1, before=before, include_system=query.system)
     page = found[: query.limit]

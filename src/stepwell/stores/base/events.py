@@ -20,7 +20,8 @@ class EventStore(Protocol):
         these runs.
 
         A known `event_id` answers DUPLICATE with the first answer, and nothing is done; ids are known for at least
-        `RETENTION`.
+        `RETENTION`. Otherwise an event whose `seen` differs from the open records of that kind and label, as they are
+        in this transaction, answers STALE, and nothing is done.
         An event goes to the *open* topic waits that it answers (`is_answered`) and that are stored for a run that has
         not ended and is not cancelling. A wait is open from the commit that stores it until it gets an event.
         "all": every open wait gets it; each run's inbox has it once, with the locations of all its waits. "one": only

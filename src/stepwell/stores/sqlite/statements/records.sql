@@ -67,6 +67,13 @@ select number, kind, version, labels <> '[]'
 from stepwell_records
 where kind = :kind and record_id = :record_id and run = :run and is_open = 1;
 
+-- name: list_versions
+-- The open records of a kind that have a label.
+select r.record_id, r.version
+from stepwell_record_labels as l
+cross join stepwell_records as r on r.number = l.record
+where l.kind = :kind and l.label = :label and l.is_open = 1;
+
 -- name: list_closing
 -- What the end of a run closes. The index is named: the one of all records of a run would read closed ones too.
 select number, kind, version, labels <> '[]'

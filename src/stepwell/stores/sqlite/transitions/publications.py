@@ -13,6 +13,7 @@ from stepwell.stores.sqlite.rows import encode_texts
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.events import choose, give
+from stepwell.stores.sqlite.transitions.records import is_stale
 from stepwell.stores.sqlite.transitions.starts import create
 
 
@@ -30,6 +31,8 @@ def _publish_one(tx: Transaction, new: NewEvent, woken: dict[int, None]) -> Publ
     known = tx.find("events.find", event_id=new.event_id)
     if known is not None:
         return Published(Publication.DUPLICATE, known[0])
+    if new.seen is not None and is_stale(tx, new.seen):
+        return Published(Publication.STALE)
     _purge(tx, new.topic)
     waits = choose(tx, new.deliver, new.topic, new.facets)
     is_kept = new.retain is not None and (new.deliver == "all" or not waits)

@@ -12,6 +12,7 @@ from stepwell.model.records import (
     NewRecordEvent,
     RecordClosing,
     RecordOpening,
+    RecordsSeen,
     check_closing,
     check_opening,
 )
@@ -67,6 +68,12 @@ def append_events(
     for verb, by, data in events:
         tx.write(_APPEND_EVENT, (number, tx.now, by, verb, version, data, change_id))
         change_id = None
+
+
+def is_stale(tx: Transaction, seen: RecordsSeen) -> bool:
+    """Whether the open records of a kind and label are others than these."""
+    now = tx.rows("records.list_versions", kind=seen.kind, label=seen.label)
+    return sorted(map(tuple, now)) != sorted(map(tuple, seen.versions))
 
 
 # --- commits and ends of runs ---

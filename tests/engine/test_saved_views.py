@@ -1,0 +1,59 @@
+"""Saved views: named filters of one person, or shared by all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell import Engine, NotFoundError, StepwellError
+
+
+async def test_a_view_is_saved_found_and_deleted_by_its_owner_or_by_all() -> None:
+    async with Engine("memory:") as engine:
+        views = engine.saved_views
+        columns = ["key", "took", "key"]
+        mine = await views.save("bad", "status:failed", columns=columns, sort="-took", owner="ann", by="ann")
+        await views.save("bad", "status:paused", by="bo")
+        await views.save("all", by="bo")
+
+        assert (mine.owner, mine.columns, mine.where) == ("ann", ("key", "took"), "status:failed sort:-took")
+        assert [(one.name, one.owner) for one in await views.list(owner="ann")] == [
+            ("all", None),
+            ("bad", "ann"),
+            ("bad", None),
+        ]
+        assert (await views.get("bad", owner="ann")).filter == "status:failed"
+        assert (await views.get("bad", owner="bo")).filter == (await views.get("bad")).filter == "status:paused"
+
+        await views.save("bad", "status:paused,failed", owner="ann", by="ann")
+        assert (await views.get("bad", owner="ann")).columns == ()
+        await views.delete("bad", owner="ann")
+        assert (await views.get("bad", owner="ann")).owner is None
+        with pytest.raises(NotFoundError, match="no view 'bad'"):
+            await views.delete("bad", owner="ann")
+        with pytest.raises(NotFoundError, match="Did you mean 'bad'"):
+            await views.get("bat")
+        await views.save("bad", "status:completed", owner="ann", by="ann")
+        assert (await views.get("bad", owner="ann")).filter == "status:completed"
+
+
+WRONG: list[dict[str, Any]] = [
+    {"name": "a/b"},
+    {"name": "a", "filter": "statsu:failed"},
+    {"name": "a", "filter": "sort:took", "sort": "took"},
+    {"name": "a", "sort": "tok"},
+    {"name": "a", "columns": ["key", "statu"]},
+    {"name": "a", "columns": "key"},
+    {"name": "a", "owner": ""},
+    {"name": "a", "owner": "x" * 151},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_a_view_that_could_not_be_used_is_not_saved(wrong: dict[str, Any]) -> None:
+    async with Engine("memory:") as engine:
+        with pytest.raises(StepwellError) as caught:
+            await engine.saved_views.save(**wrong)
+        assert caught.value.fix or caught.value.why
+        assert await engine.saved_views.list(owner="ann") == []
