@@ -155,7 +155,7 @@ class Bulks:
             key = f"bulk-{number}"
             try:
                 await self._engine.runs.start_by_name(
-                    BULK, VERSION, order, key=key, run_id=run_id, on_conflict="raise", dedup=_FOREVER
+                    BULK, VERSION, order, key=key, run_id=run_id, on_conflict="raise", dedup=_FOREVER, by=order["by"]
                 )
             except AlreadyExistsError:
                 number += 1

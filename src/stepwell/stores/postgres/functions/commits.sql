@@ -318,6 +318,9 @@ begin
     if jsonb_array_length(c->{Commit.emits}) > 0 then
         perform {f}.store_emits(p_now, p_run, v_run_id, c->{Commit.emits});
     end if;
+    if jsonb_typeof(c->{Commit.description}) = 'array' then
+        perform {f}.describe(p_run, v_run_id, c->{Commit.description});
+    end if;
     if jsonb_array_length(c->{Commit.progress}) > 0 or jsonb_array_length(c->{Commit.ended_progress}) > 0 then
         has_progress := {f}.keep_progress(p_run, c->{Commit.progress}, c->{Commit.ended_progress}) or has_progress;
     end if;
