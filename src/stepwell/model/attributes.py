@@ -151,7 +151,14 @@ def read_person(person: Any, where: str) -> str:
 
 
 def read_value(attribute: Attribute) -> AttributeValue:
-    """The value of an attribute: a text, a boolean, an int, a Decimal, or a datetime in UTC."""
+    """The value of an attribute: a text, a boolean, an int, a Decimal, or a datetime in UTC. Raises `ValueError`."""
+    try:
+        return _read_value(attribute)
+    except ArithmeticError as error:
+        raise ValueError(f"attribute {attribute.name!r} cannot be read: {attribute.value!r}") from error
+
+
+def _read_value(attribute: Attribute) -> AttributeValue:
     spelled = attribute.value[1:]
     match attribute.kind:
         case AttributeKind.TEXT:
