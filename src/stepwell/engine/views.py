@@ -394,10 +394,15 @@ def _described(verb: str, change: Any) -> Any:
     """What was set, as plain JSON values."""
     if verb == "set_attributes":
         changes = [Attribute(*one) for one in change]
-        return {one.name: show(one) if one.value else None for one in changes}
+        return {one.name: _plain_value(one) if one.value else None for one in changes}
     if verb == "add_tags":
         return [f"{name}={value}" if value else name for name, value in change]
     return change
+
+
+def _plain_value(attribute: Attribute) -> Any:
+    value = read_value(attribute)
+    return value if isinstance(value, (str, int)) else show(attribute)
 
 
 def wait_views(detail: Detail) -> list[WaitView]:

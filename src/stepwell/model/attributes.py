@@ -43,7 +43,7 @@ class AttributeKind(StrEnum):
     @property
     def word(self) -> str:
         """The kind as a word for people."""
-        return f"a {self.name.lower()}"
+        return "text" if self is AttributeKind.TEXT else f"a {self.name.lower()}"
 
 
 class Attribute(NamedTuple):
@@ -120,6 +120,11 @@ def read_attribute(name: Any, value: Any, where: str, *, may_remove: bool = Fals
             )
 
 
+def is_attribute_name(name: str) -> bool:
+    """Whether an attribute may have this name: then a filter can spell it."""
+    return len(name) <= ATTRIBUTE_NAME_MAX and _NAME.fullmatch(name) is not None
+
+
 def check_changes(attributes: Attributes, changes: Attributes, where: str) -> None:
     """Raise `InvalidOptionError` if a change gives an attribute another type, or makes the attributes too many."""
     known = {one.name: one for one in attributes}
@@ -169,13 +174,17 @@ def _read_value(attribute: Attribute) -> AttributeValue:
             return to_datetime(Instant(int(spelled) - _TIME_OFFSET))
         case AttributeKind.NUMBER:
             number = Decimal(attribute.shown) if attribute.shown else read_number(spelled)
-            is_whole = number.as_tuple().exponent >= 0 and number.adjusted() < DIGITS_MAX
+            is_whole = _exponent(number) >= 0 and number.adjusted() < DIGITS_MAX
             return int(number) if is_whole else number
 
 
 def show(attribute: Attribute) -> str:
     """The value of an attribute in words."""
-    value = read_value(attribute)
+    return show_value(read_value(attribute))
+
+
+def show_value(value: AttributeValue) -> str:
+    """A value in words."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -211,6 +220,12 @@ def read_number(spelled: str) -> Decimal:
 # Arithmetic on decimals rounds, so numbers are taken apart and put together.
 def _digits(number: Decimal) -> str:
     return "".join(map(str, number.as_tuple().digits)).strip("0")
+
+
+def _exponent(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)  # it is finite
+    return exponent
 
 
 def _decimal(sign: int, digits: str, power: int) -> Decimal:
@@ -264,14 +279,14 @@ def _number(name: str, value: int | float | Decimal, where: str) -> Attribute:
             fix=f"round it, or give it as text: {name}=str(…)",
         )
     stored = Attribute(name, write_number(number))
-    if isinstance(value, Decimal) and digits and -_PLACES_MAX <= number.as_tuple().exponent < 0:
+    if isinstance(value, Decimal) and digits and -_PLACES_MAX <= _exponent(number) < 0:
         plain = f"{number:f}"
         return stored if plain == show(stored) else stored._replace(shown=plain)
     return stored
 
 
 def _check_name(name: Any, where: str) -> str:
-    if isinstance(name, str) and len(name) <= ATTRIBUTE_NAME_MAX and _NAME.fullmatch(name):
+    if isinstance(name, str) and is_attribute_name(name):
         return "" + name  # of a subclass, the text itself
     raise InvalidOptionError(
         f"{name!r:.80} is not the name of an attribute",

@@ -238,10 +238,9 @@ class Journal:
 
         Not counted are notes, and entries in `loose` ranges, which the code may leave out.
         """
-        for location, entry in self.entries.items():
-            if location not in self.visited and is_below(location, scope) and entry.kind not in _LEFT_OUT:
-                if not any(low < entry.seq <= high for low, high in loose):
-                    return True
+        ahead = [entry for at, entry in self.entries.items() if at not in self.visited and is_below(at, scope)]
+        if any(not any(low < one.seq <= high for low, high in loose) for one in ahead if one.kind not in _LEFT_OUT):
+            return True
         return any(location not in self.visited and is_below(location, scope) for location in self.waits)
 
     # --- writing ---

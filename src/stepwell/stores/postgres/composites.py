@@ -45,7 +45,21 @@ from stepwell.stores.base.packed_items import (
 from stepwell.stores.base.views import Audit, RunFilter
 
 _MODELS: Final[tuple[Any, ...]] = (
-    *(Act, Amendment, Announce, Append, Attempt, Attribute, Audit, ChainHead, Claimant, Commit, Condition, Created, Cursor),
+    *(
+        Act,
+        Amendment,
+        Announce,
+        Append,
+        Attempt,
+        Attribute,
+        Audit,
+        ChainHead,
+        Claimant,
+        Commit,
+        Condition,
+        Created,
+        Cursor,
+    ),
     *(
         Description,
         Dropped,

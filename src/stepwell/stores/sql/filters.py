@@ -93,9 +93,7 @@ _WALKED = (
 
 
 # Fields in the payloads table, which is joined only if one of them is used.
-_IN_PAYLOADS = frozenset(
-    {Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT, Field.TITLE, Field.STARTED_BY}
-)
+_IN_PAYLOADS = frozenset({Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT, Field.TITLE, Field.STARTED_BY})
 _INDEXED = frozenset({Field.ATTRIBUTE, Field.STARTED_BY})
 
 # How many of the newest runs are searched in order, before the whole table is searched in its own order.

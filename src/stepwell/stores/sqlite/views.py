@@ -256,7 +256,11 @@ def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
     def query() -> int:
         found = 0
-        text = SQL["views.count_runs"].replace("{tables}", run_tables(where)).replace("{more}", found_first(where) or "true")
+        text = (
+            SQL["views.count_runs"]
+            .replace("{tables}", run_tables(where))
+            .replace("{more}", found_first(where) or "true")
+        )
         for condition, parameters in run_conditions(where, None):
             asked = text.replace("{conditions}", condition).replace("{definition}", "definition")
             [(count,)] = connection.execute(asked, {**parameters, "limit": limit})
