@@ -61,7 +61,7 @@ class AttributeSuite(StoreCase):
         news = [new_run("one", **about), new_run("two", **about), new_run("three", title="three")]
         await scene.store.runs.create(news)
         # Its key is taken, so it fails at its start.
-        await turn.commit(children=(child_of("alone", "refused", place(0), key="k", **about),))
+        await turn.commit(names=("x",), children=(child_of("alone", "refused", place(0), key="k", **about),))
 
         assert (turn.claimed.run.title, turn.claimed.run.started_by) == ("Order for Änn", "ann")
         assert turn.claimed.run.attributes == given
