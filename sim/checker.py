@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.checks import pauses, progress, receipts, transactions
 from sim.checks.amendments import check_amend
+from sim.checks.attributes import check_descriptions
 from sim.checks.bodies import check_body
 from sim.checks.commits import check_apply, check_row
 from sim.checks.events import Events
@@ -107,6 +108,7 @@ class Checker:
         before, now = self.rows_now, self.inspector.now()
         self.rows_now = after = self.read_rows()
         check_rows(self, method, args, before, after, now)
+        check_descriptions(self, method, args, answer, before, after)
         match method:
             case "apply":
                 check_apply(self, args[0], answer, before, after, now)

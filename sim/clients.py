@@ -14,7 +14,7 @@ from sim.operators import Operators
 from sim.pauses import Pauses
 from sim.process import UNKNOWN, Process
 from sim.programs import walk
-from sim.starts import Starters, draw_options
+from sim.starts import Starters, draw_description, draw_options
 from stepwell.errors import AlreadyExistsError, AskRefused, NotFoundError, RunError
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
@@ -59,6 +59,7 @@ class Clients:
         self.side = random.Random(f"{world.seed}/starts")
         self.starters = Starters(self, self.side)
         self.pauses = Pauses(self)
+        self._said = random.Random(f"said {world.seed}")
         self._misfits = random.Random(f"misfits {world.seed}")
         self._marks = 0
         self._events = 0
@@ -76,7 +77,9 @@ class Clients:
         for index, program in enumerate(self.world.programs):
             key = rng.choice((None, f"Key {index}", f"key {index}"))
             run_id = f"own-{index}" if rng.random() < 0.2 else None
-            self.orders.append(Order(program, key, run_id, options=draw_options(self.side)))
+            self.orders.append(
+                Order(program, key, run_id, options={**draw_options(self.side), **draw_description(self._said)})
+            )
         debounced = [self.starters.debounce(one) for one in self.starters.debounced]
         stories = [self._story(order) for order in self.orders]
         await asyncio.gather(*stories, self._idle_talk(), *self._first_signals(), *debounced, *self.pauses.stories())

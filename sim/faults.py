@@ -29,6 +29,7 @@ READS = frozenset(
         "upcoming_work",
         "orphans",
         "list_unread",
+        "list_attribute_kinds",
         "find_question",
     }
     | {"list_holds", "list_acts"}

@@ -51,6 +51,9 @@ class _Builder:
     def loop(self, body: Node, times: int = 3, commit_every: int = 1, trim_every: int = 1, keep: int = 0) -> Node:
         return self.node("loop", body=body, times=times, commit_every=commit_every, trim_every=trim_every, keep=keep)
 
+    def describe(self, *, asks_too_much: bool = False) -> Node:
+        return self.node("describe", asks_too_much=asks_too_much)
+
     def seq(self, *items: Node) -> Node:
         return self.node("seq", items=list(items))
 
@@ -211,6 +214,17 @@ def _shown(b: _Builder) -> dict[str, Program]:
             b.node("publish"), b.branches("join", b.seq(b.step(), b.node("publish")), b.step(), **join), b.sleep(2.0)
         ),
         "version": b.program(b.step(), b.node("version"), b.step()),
+        "describes": b.program(
+            b.describe(),
+            b.step(),
+            b.describe(asks_too_much=True),
+            b.loop(b.seq(b.describe(), b.step()), times=3),
+            b.branches("join", b.seq(b.describe(), b.step(), b.describe()), b.step(), **join),
+            b.child(b.step()),
+            b.receive(),
+            b.describe(),
+            continues=1,
+        ),
     }
 
 

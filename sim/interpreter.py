@@ -18,7 +18,7 @@ from sim.programs import Node
 from sim.reach import REACH
 from sim.tasks import run_in_turn, run_tasks
 from sim.witness import WITNESSES
-from stepwell.errors import Failure, Rollback, RunError
+from stepwell.errors import Failure, InvalidOptionError, Rollback, RunError
 from stepwell.ids import RunId
 from stepwell.model.locations import gate_name
 from stepwell.replay.context import Context
@@ -160,6 +160,8 @@ class Interpreter:
                 ctx.publish_state(path)
                 ctx.state["place"] = path
                 return ["published"]
+            case "describe":
+                return ["described", self._describe(ctx, node, path)]
             case "version":
                 value = ["version", ctx.version(name, 3), ctx.patched(f"{name}p")]
                 path = f"{at}/{gate_name(name)}" if at else gate_name(name)
@@ -220,6 +222,20 @@ class Interpreter:
         ctx.log.debug("replaying: %s", ctx.is_replaying)
         who = [ctx.run_id, ctx.key, ctx.workflow, ctx.workflow_version, ctx.generation]
         return ["about", who, ctx.previous and ctx.previous.run_id, ctx.started_at.isoformat()]
+
+    def _describe(self, ctx: Context, node: Node, path: str) -> bool:
+        """Say what the run is about; whether it was refused to say more."""
+        ctx.set_attributes({"place": path[-100:], "size": len(path), "old": None if len(path) % 2 else True})
+        ctx.set_title(path[-100:])
+        ctx.add_tags(node["id"], place=path[-100:])
+        try:
+            if node["asks_too_much"]:
+                ctx.set_attributes(place=1, lost=True)
+        except InvalidOptionError:
+            return True
+        finally:
+            ctx.remove_tags(node["id"])
+        return False
 
     def _fail(self, ctx: Context, node: Node) -> Any:
         """Fail as planned; in a compensation until an operator fixes it, or it would never end."""

@@ -165,6 +165,8 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return _refuse_many(node, messages)
         case "version", ["version", 3, True]:
             return None
+        case "describe", ["described", bool(is_refused)] if is_refused == node["asks_too_much"]:
+            return None
         case ("append", ["appended"]) | ("publish", ["published"]):
             return None
         case "checkpoint", ["checkpoint"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from sim.descriptions import Descriptions
 from sim.habits import Habits
 
 Node = dict[str, Any]
@@ -61,6 +62,7 @@ class Maker:
         self._has_news = self._news.random() < 0.5
         self._shown = random.Random(rng.getstate()[1][1])  # likewise, for what runs show
         self._habits = Habits(str(rng.getstate()[1][1]))
+        self._descriptions = Descriptions(str(rng.getstate()[1][1]))
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -76,11 +78,14 @@ class Maker:
             "continues": continues,
         }
         self._habits.add(program)
+        self._descriptions.add(program)
         return program
 
     def further(self) -> list[Node]:
         """Short programs besides those."""
-        return self._habits.further()
+        programs = self._habits.further()
+        self._descriptions.add(programs)
+        return programs
 
     def _ending(self) -> Node | None:
         rng = self._rng

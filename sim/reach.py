@@ -34,6 +34,7 @@ PRIMITIVES: Final[dict[str, tuple[str, ...]]] = {
     "emit": ("emit",),
     "append": ("stream",),
     "publish": ("publish_state", "state"),
+    "describe": ("set_attributes", "set_title", "add_tags", "remove_tags"),
     "version": ("version", "patched"),
     "gates": ("deprecated", "removed"),
     "checkpoint": ("rollback_checkpoint",),

@@ -34,6 +34,18 @@ def draw_options(rng: random.Random) -> dict[str, Any]:
     return options
 
 
+def draw_description(rng: random.Random) -> dict[str, Any]:
+    """What is said about a run at its start, for people."""
+    options: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        options["by"] = rng.choice(("ann", "bo"))
+    if rng.random() < 0.2:
+        options["title"] = "A run of the simulation"
+    if rng.random() < 0.2:
+        options["attributes"] = {"kind": "sim", "size": rng.choice((1, 2.5, 2**60))}
+    return options
+
+
 @dataclass(slots=True)
 class Debounced:
     """The calls for one key: numbered, one after the other."""

@@ -57,9 +57,9 @@ def check_start_row(checker: Checker, row: Run, now: Instant) -> None:
 
 def check_start_change(checker: Checker, method: str, was: Run, row: Run, after: Rows, now: Instant) -> None:
     """One row that a transition changed."""
-    fixed = (row.priority, row.tags, row.max_suspend)
+    fixed = (row.priority, row.max_suspend)
     is_late = row.deadline_at != was.deadline_at and method not in ("retry", "amend")
-    if (was.priority, was.tags, was.max_suspend) != fixed or is_late:
+    if (was.priority, was.max_suspend) != fixed or is_late:
         checker.violate("I3", row.run_id, "what was said at the start was changed")
     if row.input != was.input and (method != "debounce" or was.debounced_until is None):
         checker.violate("I3", row.run_id, "its input was changed")

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from sim.cases.sweeps import sweep_cases
 from sim.runner import prepare
+from sim.sabotage.attributes import DESCRIPTION_SWITCHES, STARTER_SWITCHES
 from sim.sabotage.engine import ENGINE_SWITCHES
 from sim.sabotage.events import EVENT_SWITCHES
 from sim.sabotage.live import LIVE_SWITCHES
@@ -49,6 +50,8 @@ USUAL: Switches = {
     **TRANSACTION_SWITCHES,
     **OUTSIDE_SWITCHES,
     **PROGRAM_SWITCHES,
+    **DESCRIPTION_SWITCHES,
+    **STARTER_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}
@@ -88,6 +91,7 @@ _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
     "late-claims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
     "late-reclaims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "live"),
+    **dict.fromkeys(DESCRIPTION_SWITCHES, lambda: sweep("describes", "sqlite", "yield", _CRASHES)),
     "histories-not-awaited": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
     **{name: partial(sweep_cases, cases) for name, cases in SHOWN_BY.items()},
 }

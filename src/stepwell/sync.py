@@ -838,9 +838,14 @@ class SyncEngine:
         `on_conflict` decides what happens if a run has the key: "get" returns that run, "raise" raises
         `AlreadyExistsError`, and "replace" cancels the active run, with compensation, and gives its key to the new run
         in one transaction. `delay` is how long the run waits before it begins. Workers claim due runs of a higher
-        `priority` (-100 to 100) first. `tags` are a dict or a set of texts, shown with the run. A run that has not
-        ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A run that waits at
-        one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+        `priority` (-100 to 100) first. `tags` are a dict or a set of texts, shown with the run.
+
+        `attributes` are up to 32 named texts, numbers, booleans and times, and `title` is one line: people find and
+        sort runs by them (docs/attributes.md). `by` is the person who starts the run; its children inherit it. All of
+        this is stored in plain, also if payloads are encrypted: it must not be secret.
+
+        A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
+        run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from stepwell import (
@@ -25,6 +27,7 @@ from stepwell import (
     topic,
     workflow,
 )
+from stepwell.errors import InvalidOptionError
 
 
 @dataclass
@@ -245,6 +248,21 @@ async def shows(ctx: Context, order: Order) -> None:
 
 
 @workflow
+async def describes(ctx: Context, order: Order) -> None:
+    ctx.set_title("Order for Ann")
+    ctx.set_attributes(region="eu", amount=Decimal("42.10"), vip=True, due=datetime(2026, 12, 1, tzinfo=UTC), old=1)
+    await ctx.step(tell, order)
+    ctx.set_attributes(amount=43, old=None)
+    ctx.add_tags("vip", team="shop")
+    ctx.remove_tags("vip")
+    try:
+        ctx.set_attributes(region=1)
+    except InvalidOptionError:
+        ctx.set_attributes(region="us")
+    await ctx.receive("go")
+
+
+@workflow
 async def continued(ctx: Context, number: int) -> None:
     await ctx.step("x", tell, Order("Ann", number))
     if number == 0:
@@ -283,6 +301,7 @@ FLOWS: dict[str, tuple[Workflow[Any, Any], Any, tuple[str, ...]]] = {
     "first_of": (first_of, ORDER, ("one",)),
     "versions": (versions, ORDER, ()),
     "shows": (shows, ORDER, ()),
+    "describes": (describes, ORDER, ()),
     "continued": (continued, 0, ()),
     "plain": (plain, ORDER, ()),
     "steps_ended": (steps, ORDER, ("go",)),

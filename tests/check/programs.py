@@ -47,6 +47,7 @@ LEAVES = [
     "stream",
     "wait_any",
     "spawn",
+    "describe",
 ]
 NESTS = ["join", "race", "loop", "map", "gather", "saga"]
 REMOVABLE = {
@@ -337,6 +338,11 @@ async def _run(ctx: Context, node: Node, world: World) -> None:
             ctx.version(name, 2)
         case "checkpoint":
             await ctx.rollback_checkpoint(name)
+        case "describe":
+            ctx.set_attributes({name: node.type})
+            ctx.set_title(name)
+            ctx.add_tags(name)
+            ctx.remove_tags(name)
         case "emit":
             await ctx.emit("told", value, name=name)
         case "stream":

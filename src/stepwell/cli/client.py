@@ -85,13 +85,14 @@ class Client:
         self, where: RunFilter | str = "", *, limit: int, before: RunId | None = None, include_system: bool = False
     ) -> list[RunView]:
         """`engine.runs.list`, without importing the engine unless the store has to be asked again."""
-        from stepwell.engine.filters import parse_filter
+        from stepwell.engine.filters import fitted, parse_filter
         from stepwell.engine.system_runs import without_system_runs
         from stepwell.engine.views import run_view
 
         wanted = parse_filter(where, self.store.now()) if isinstance(where, str) else where
-        listed = wanted if include_system else without_system_runs(wanted)
         try:
+            fits = await fitted(wanted, self.views)
+            listed = fits if include_system else without_system_runs(fits)
             runs = await self.views.list_runs(listed, limit=limit, before=before)
         except StoreUnavailableError:  # the engine asks again
             return await self.engine.runs.list(wanted, limit=limit, before=before, include_system=include_system)
@@ -99,10 +100,10 @@ class Client:
 
     async def count_runs(self, where: str, *, limit: int, include_system: bool = False) -> int:
         """How many runs `list_runs` would list, up to a limit."""
-        from stepwell.engine.filters import parse_filter
+        from stepwell.engine.filters import fitted, parse_filter
         from stepwell.engine.system_runs import without_system_runs
 
-        wanted = parse_filter(where, self.store.now())
+        wanted = await fitted(parse_filter(where, self.store.now()), self.views)
         return await self.views.count_runs(wanted if include_system else without_system_runs(wanted), limit=limit)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from stepwell.replay.workflows import Workflow
 
 _ITEM = re.compile(r"([^=]*?)(:?=)(.*)", re.DOTALL)
+_ATTRIBUTE_FORM = "write --attr region=eu, --attr amount:=42.10, --attr vip:=true or --attr due:=2026-12-01T09:30"
 _FORM = "write name=text, name:=json, @file.json, or - for standard input"
 
 
@@ -34,6 +37,33 @@ def read_input(words: Sequence[str], *, what: str) -> Any:
     if not isinstance(document, dict):
         raise RequestError(f"{whole[0]} is not a JSON object, so single fields cannot be added to it", fix=_FORM)
     return {**document, **fields}
+
+
+def read_attributes(words: Sequence[str]) -> dict[str, Any]:
+    """The attributes that the words spell: `name=text`, or `name:=` and a number, `true`, `false` or a time."""
+    found: dict[str, Any] = {}
+    for word in words:
+        parts = _ITEM.fullmatch(word)
+        if parts is None or not parts[1] or parts[1] in found:
+            what = "is there twice" if parts is not None and parts[1] in found else "has no name or no value"
+            raise RequestError(f"--attr {word} {what}", fix=_ATTRIBUTE_FORM)
+        found[parts[1]] = parts[3] if parts[2] == "=" else _typed(word, parts[3])
+    return found
+
+
+def _typed(word: str, text: str) -> bool | Decimal | datetime:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        pass
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        why = f"{text!r} is neither a number nor true, false or a time"
+        raise RequestError(f"--attr {word} cannot be read", why=why, fix=_ATTRIBUTE_FORM) from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def read_json(text: str, *, what: str) -> Any:

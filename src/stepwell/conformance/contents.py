@@ -23,6 +23,7 @@ from stepwell.conformance.scene import (
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.amendments import Amendment, Fork
+from stepwell.model.attributes import read_attributes
 from stepwell.model.commits import End, Park, Release
 from stepwell.model.entries import Attempt, Cursor, Progress
 from stepwell.model.failures import encode_failure
@@ -53,7 +54,8 @@ async def pack_all(store: Store, *, limit: int = 1_000) -> list[Item]:
 
 async def fill(scene: Scene) -> None:
     """Put one of everything into a store. When this returns, no worker is alive; one died while it owned a run."""
-    await scene.begin("left by the dead", priority=-3, tags=(("team", "ä"), ("vip", "")))
+    about = {"title": "Ä title", "started_by": "änn", "attributes": read_attributes({"n": 1.5, "s": "ä"}, "")}
+    await scene.begin("left by the dead", priority=-3, tags=(("team", "ä"), ("vip", "")), **about)
     await _fill_topics(scene)
     await _fill_history(scene)
     await _fill_signals(scene)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepwell.conformance.acts import ActSuite
 from stepwell.conformance.amendments import AmendedChildSuite, AmendmentSuite, ForkSuite
+from stepwell.conformance.attributes import AttributeFilterSuite, AttributeSuite
 from stepwell.conformance.batches import BatchSuite
 from stepwell.conformance.blobs import BlobSuite
 from stepwell.conformance.cancels import CancelSuite, FamilySuite
@@ -87,6 +88,8 @@ class StoreSuite(
     FindSuite,
     ListSuite,
     FilterSuite,
+    AttributeSuite,
+    AttributeFilterSuite,
     UpcomingWorkSuite,
     TimeSuite,
     HintSuite,

@@ -13,7 +13,7 @@ from stepwell.clock import to_datetime
 from stepwell.codec.base import Place, Row
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulk_verbs import Nouns, check_options
-from stepwell.engine.filters import parse_filter
+from stepwell.engine.filters import fitted, parse_filter
 from stepwell.engine.system_runs import BULK
 from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, InvalidOptionError, NotFoundError, RequestError, StoreError
@@ -132,7 +132,8 @@ class Bulks:
             raise RequestError(f"{len(runs):,} runs are named", why=f"{NAMED_MAX:,} is the most", fix="use a filter")
         now = self._backend.opened.now()
         if where is not None:
-            parse_filter(where, now)
+            wanted = parse_filter(where, now)
+            await self._backend.retrying(lambda store: fitted(wanted, store.views))
         order = {
             "verb": verb,
             "where": where or "",
@@ -155,7 +156,7 @@ class Bulks:
             key = f"bulk-{number}"
             try:
                 await self._engine.runs.start_by_name(
-                    BULK, VERSION, order, key=key, run_id=run_id, on_conflict="raise", dedup=_FOREVER
+                    BULK, VERSION, order, key=key, run_id=run_id, on_conflict="raise", dedup=_FOREVER, by=order["by"]
                 )
             except AlreadyExistsError:
                 number += 1

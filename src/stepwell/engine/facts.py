@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from stepwell.advice import Advice
@@ -47,6 +48,12 @@ def facts_of(view: Any, audience: Audience) -> dict[str, Any]:
     return {name: _fact(getattr(view, name), is_payload, audience) for name, is_payload in shown_fields(type(view))}
 
 
+def _number(value: Decimal) -> Any:
+    """A number as JSON readers get it right: one that a double does not have is its digits as text."""
+    nearest = float(value)
+    return nearest if Decimal(repr(nearest)) == value else str(value)
+
+
 def failure_facts(failure: FailureRecord, audience: Audience) -> dict[str, Any]:
     """What is shown of a recorded error, with its causes."""
     shown = {name: getattr(failure, name) for name in FAILURE_FIELDS}
@@ -81,6 +88,8 @@ def _fact(value: Any, is_payload: bool, audience: Audience) -> Any:
             return value
         case datetime():
             return audience.moment(value)
+        case Decimal():
+            return _number(value)
         case FailureRecord():
             return failure_facts(value, audience)
         case Advice():

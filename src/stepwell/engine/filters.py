@@ -1,6 +1,6 @@
 """The filter language: one line of text that selects runs, the same in Python, on the command line and over HTTP.
 
-    status:failed,paused workflow:order* error:"stock API" since:24h -tag:test sort:-started
+    status:failed,paused workflow:order* error:"stock API" since:24h attr.amount:>100 -tag:test sort:-started
 
 A run matches if it meets every term. Values separated by commas are alternatives. Prefix a term with `-` to exclude it.
 `*` matches any text. Text in double quotes is literal; write `\\"` for a quote in it.
@@ -12,17 +12,35 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final, NoReturn
 
 from stepwell.clock import Instant, span, to_instant
 from stepwell.engine.terms import Term, Value, fail, read_terms
-from stepwell.errors import InvalidKeyError, InvalidOptionError
+from stepwell.errors import FilterError, InvalidKeyError, InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.model.attributes import (
+    Attribute,
+    AttributeKind,
+    is_attribute_name,
+    read_attribute,
+    show,
+    write_time,
+)
 from stepwell.model.runs import normal_key
 from stepwell.model.states import ACTIVE, TERMINAL, RunStatus, WaitKind
 from stepwell.nearest import nearest
-from stepwell.stores.base.filters import ASCII_LOWER, Condition, Field, Order, Relation, SortKey
-from stepwell.stores.base.views import RunFilter
+from stepwell.stores.base.filters import (
+    ASCII_LOWER,
+    AttributeTest,
+    Condition,
+    Field,
+    Order,
+    Pattern,
+    Relation,
+    SortKey,
+)
+from stepwell.stores.base.views import RunFilter, ViewStore
 
 _STATUSES: Final[dict[str, frozenset[RunStatus]]] = {
     **{status.value: frozenset({status}) for status in RunStatus},
@@ -35,6 +53,10 @@ _NOWHERE: Final = Condition(Field.ID, ())
 _VERSION_MAX: Final = 2**53
 _BEGINNING: Final = 0  # nothing was created before the epoch
 _AGES: Final = 2**62
+_ATTRIBUTE: Final = "attr."
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_RELATIVE: Final = re.compile(r"now(?:([+-])(.+))?")
 _BARE: Final = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")  # JSON without quotes
 
 
@@ -44,6 +66,54 @@ def parse_filter(text: str, now: Instant) -> RunFilter:
     for term in read_terms(text):
         draft.add(term)
     return draft.finish()
+
+
+async def fitted(where: RunFilter, views: ViewStore) -> RunFilter:
+    """A filter that compares attributes only with values of the types that they have in this store.
+
+    Raises `FilterError` if an attribute has another type in every run.
+    """
+    if not any(one.field is Field.ATTRIBUTE for one in where.conditions):
+        return where
+    conditions = [
+        one if one.field is not Field.ATTRIBUTE else _fit(one, await views.list_attribute_kinds(one.path))
+        for one in where.conditions
+    ]
+    return where._replace(conditions=tuple(conditions))
+
+
+def _fit(condition: Condition, kinds: list[AttributeKind]) -> Condition:
+    fits = tuple(value for value in condition.values if _kind_of(value) in (None, *kinds))
+    if fits or not kinds or not condition.values:
+        return condition._replace(values=fits or condition.values)
+    name, has = condition.path, " or ".join(kind.word for kind in kinds)
+    test, *rest = condition.values[0]
+    kind = _kind_of(condition.values[0])
+    assert kind is not None
+    given = "*".join(rest) if test == AttributeTest.LIKE else show(Attribute(name, rest[0]))
+    sign = "" if test in (AttributeTest.IS, AttributeTest.LIKE) else test
+    match kinds[0]:
+        case AttributeKind.TEXT:
+            example = f'{sign}"{given}"'
+        case AttributeKind.NUMBER:
+            example = f"{sign}100"
+        case AttributeKind.TIME:
+            example = f"{sign or '<'}2026-01-31"
+        case AttributeKind.BOOLEAN:
+            example = "true"
+    raise FilterError(
+        f"attribute {name!r} is {has}, and {given} is {kind.word}",
+        where=f"attr.{name}",
+        why="no run has such an attribute; values are compared only with values of the same type",
+        fix=f"write attr.{name}:{example}",
+    )
+
+
+def _kind_of(value: Pattern) -> AttributeKind | None:
+    """The type of attribute that meets a value of a condition; None for any type."""
+    if value[0] == AttributeTest.ANY:
+        return None
+    return AttributeKind.TEXT if value[0] == AttributeTest.LIKE else AttributeKind(value[1][0])
 
 
 class _Draft:
@@ -130,9 +200,18 @@ class _Draft:
         self._patterns(Field.TAG, term, _tag_pieces)
 
     def attr(self, term: Term) -> None:
-        """Runs with a tag of this name that has one of these values."""
-        name = (term.field or "").partition(".")[2]
-        self._patterns(Field.TAG, term, lambda value: (f"{name}={value.pieces[0]}", *value.pieces[1:]))
+        """Runs with an attribute that has one of these values, or is above or below one."""
+        name = self._attribute_name((term.field or "").partition(".")[2], term.start)
+        tests = tuple(dict.fromkeys(test for value in term.values for test in self._attribute_tests(name, value)))
+        self._conditions.append(Condition(Field.ATTRIBUTE, tests, term.negated, name))
+
+    def title(self, term: Term) -> None:
+        """Runs whose title contains such a text."""
+        self._patterns(Field.TITLE, term, _contained)
+
+    def started_by(self, term: Term) -> None:
+        """Runs that one of these people started."""
+        self._patterns(Field.STARTED_BY, term, lambda value: value.pieces)
 
     def waiting(self, term: Term) -> None:
         """Runs with a wait of this kind, or of this kind and name."""
@@ -169,8 +248,13 @@ class _Draft:
             fail(self._text, term.start, "an order cannot be excluded by -sort:", fix=f"write sort:-{name}")
         if self._order is not None or len(term.values) > 1:
             fail(self._text, term.start, "there can be only one order", fix="remove one sort:")
+        if name.startswith(_ATTRIBUTE):
+            named = self._attribute_name(name.removeprefix(_ATTRIBUTE), value.start)
+            self._order = Order(descending=value.text.startswith("-"), attribute=named)
+            self._conditions.append(Condition(Field.ATTRIBUTE, ((AttributeTest.ANY.value,),), path=named))
+            return
         if name not in list(SortKey):
-            fix = _choices(name, [by.value for by in SortKey])
+            fix = _choices(name, [*(by.value for by in SortKey), f"{_ATTRIBUTE}NAME"])
             fail(self._text, value.start, f"runs cannot be sorted by {name!r}", fix=fix)
         self._order = Order(SortKey(name), value.text.startswith("-"))
 
@@ -204,6 +288,67 @@ class _Draft:
             fix = _choices(kind, kinds) + "; and with a name: waiting:signal:NAME"
             fail(self._text, value.start, f"no run waits for {value.text!r}", fix=fix)
         return value.pieces if colon else (f"{kind}:", "")
+
+    def _attribute_name(self, name: str, start: int) -> str:
+        if is_attribute_name(name):
+            return name
+        fail(self._text, start, f"no attribute is named {name!r}", fix="write attr.NAME:VALUE, as in attr.region:eu")
+
+    def _attribute_tests(self, name: str, value: Value) -> list[Pattern]:
+        sign = next((sign for sign in ("<=", ">=", "<", ">", "=") if value.text.startswith(sign)), "")
+        if len(value.pieces) > 1:
+            if sign:
+                fix = f"write attr.{name}:{value.text.removeprefix(sign)}, without {sign}"
+                fail(self._text, value.start, "a text with * has no place in an order", fix=fix)
+            return [
+                (AttributeTest.ANY.value,) if value.pieces == ("", "") else (AttributeTest.LIKE.value, *value.pieces)
+            ]
+        text = value.text.removeprefix(sign)
+        found = [self._attribute_text(name, value, text)]
+        if not value.is_quoted:
+            found = self._attribute_values(name, value, text, may_be_relative=sign not in ("", "=")) or found
+        if sign in ("", "="):
+            if not value.is_quoted and found[0][0] != AttributeKind.TEXT.value:
+                found.append(self._attribute_text(name, value, text))
+            return [(AttributeTest.IS.value, one) for one in found]
+        if found[0][0] == AttributeKind.BOOLEAN.value:
+            fail(self._text, value.start, f"{text} has no place in an order", fix=f"write attr.{name}:{text}")
+        return [(AttributeTest(sign).value, found[0])]
+
+    def _attribute_text(self, name: str, value: Value, text: str) -> str:
+        try:
+            return read_attribute(name, text, "").value
+        except InvalidOptionError as error:
+            fail(
+                self._text, value.start, error.title, why=error.why, fix="write a shorter text, or its beginning and *"
+            )
+
+    def _attribute_values(self, name: str, value: Value, text: str, *, may_be_relative: bool) -> list[str]:
+        """What an unquoted text spells besides itself: a number, a boolean or a time."""
+        if text in ("true", "false"):
+            return [read_attribute(name, text == "true", "").value]
+        if _NUMBER.fullmatch(text):
+            try:
+                return [read_attribute(name, Decimal(text), "").value]
+            except InvalidOptionError as error:
+                fail(self._text, value.start, error.title, why=error.why, fix="write a number with fewer digits")
+        relative = _RELATIVE.fullmatch(text) if may_be_relative else None
+        if relative is not None:
+            return [write_time(self._relative(value, relative[1] or "+", relative[2] or "0s"))]
+        if _DATE.match(text):
+            try:
+                when = datetime.fromisoformat(text)
+                return [write_time(to_instant(when if when.tzinfo else when.replace(tzinfo=UTC)))]
+            except (ValueError, OverflowError):
+                return []
+        return []
+
+    def _relative(self, value: Value, sign: str, lasts: str) -> Instant:
+        try:
+            away = span(lasts)
+        except (InvalidOptionError, OverflowError):
+            fail(self._text, value.start, f"{value.text!r} is not a time", fix="write now, now-24h or now+7d")
+        return Instant(self._now - away if sign == "-" else self._now + away)
 
     def _json_texts(self, value: Value) -> list[str]:
         if len(value.pieces) > 1:
@@ -293,6 +438,8 @@ _FIELDS: Final[dict[str, Callable[[_Draft, Term], None]]] = {
     "waiting": _Draft.waiting,
     "tag": _Draft.tag,
     "attr": _Draft.attr,
+    "title": _Draft.title,
+    "started_by": _Draft.started_by,
     "input": _Draft.input,
     "since": _Draft.since,
     "until": _Draft.until,

@@ -7,6 +7,7 @@ from stepwell.engine.repair_drafts import Draft
 from stepwell.errors import InvalidMoveError
 from stepwell.ids import RunId
 from stepwell.model.amendments import Fork
+from stepwell.model.attributes import read_person
 from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, is_former, named, prefixes
 from stepwell.model.runs import NewRun
@@ -31,6 +32,9 @@ def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: s
         tags=run.tags,
         max_suspend=run.max_suspend,
         on_conflict="raise",
+        title=run.title,
+        started_by=read_person(by, run.workflow) if by else run.started_by,
+        attributes=run.attributes,
     )
     entries = tuple(copy.entry(seq, entry) for seq, entry in enumerate(draft.kept, 1))
     cursors = tuple(copy.cursor(one) for one in draft.history().cursors)

@@ -12,7 +12,7 @@ from stepwell.clock import Duration, Span, span
 from stepwell.codec.base import ANY, Place, Row
 from stepwell.engine.backend import Backend
 from stepwell.engine.cancellations import cancel_run
-from stepwell.engine.filters import parse_filter
+from stepwell.engine.filters import fitted, parse_filter
 from stepwell.engine.handles import Handle
 from stepwell.engine.live import Items, check_stream, follow
 from stepwell.engine.results import Results
@@ -433,7 +433,8 @@ class Runs:
         is stored outside its run is listed as a mark; `find` has it. Raises `FilterError`.
         """
         wanted = parse_filter(where, self._backend.store.now()) if isinstance(where, str) else where
-        listed = wanted if include_system else without_system_runs(wanted)
+        fits = await self._backend.retrying(lambda store: fitted(wanted, store.views))
+        listed = fits if include_system else without_system_runs(fits)
         cursor = None if before is None else RunId(before)
         runs = await self._backend.retrying(lambda store: store.views.list_runs(listed, limit=limit, before=cursor))
         return [run_view(run) for run in runs]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Self, TypedDict
 
@@ -12,19 +12,17 @@ from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.errors import AlreadyExistsError, InvalidInputError, InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.model.attributes import AttributeValue, read_attributes, read_person, read_title
 from stepwell.model.locations import check_name
-from stepwell.model.runs import Created, NewRun, OnConflict, Tags, normal_key
+from stepwell.model.runs import Created, NewRun, OnConflict, normal_key
+from stepwell.model.tags import TagsLike, read_tags
 from stepwell.replay.workflows import Workflow
 
 PRIORITY_MAX: Final = 100
-TAGS_MAX: Final = 20
-TAG_NAME_MAX: Final = 60
-TAG_VALUE_MAX: Final = 200
 
 FOREVER: Final = span("36500d")
 """The longest duration: a later moment can be neither stored nor shown."""
 
-TagsLike = Mapping[str, str] | Set[str]
 Deadline = Duration | datetime  # a duration from the start, or a moment
 
 
@@ -38,6 +36,9 @@ class StartManyOptions(TypedDict, total=False):
     tags: TagsLike
     deadline: Deadline | None
     max_suspend: Duration | None
+    attributes: Mapping[str, AttributeValue]
+    title: str | None
+    by: str
 
 
 class StartOptions(StartManyOptions, total=False):
@@ -58,6 +59,8 @@ class Start(NamedTuple):
     tags: TagsLike | None = None
     deadline: Deadline | None = None
     max_suspend: Duration | None = None
+    attributes: Mapping[str, AttributeValue] | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,9 @@ class Plan:
     tags: TagsLike = frozenset()
     deadline: Deadline | None = None
     max_suspend: Duration | None = None
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    title: str | None = None
+    by: str = ""
 
     def new_run(self, workflow: str, version: int, run_id: RunId, stored: bytes, start: Start, now: Instant) -> NewRun:
         """The run to create. Raises `InvalidOptionError` or `InvalidKeyError` for invalid options."""
@@ -81,6 +87,8 @@ class Plan:
         delay = min(span(self.delay, what="delay"), FOREVER)
         deadline = self.deadline if start.deadline is None else start.deadline
         max_suspend = self.max_suspend if start.max_suspend is None else start.max_suspend
+        title = self.title if start.title is None else start.title
+        attributes = self.attributes if start.attributes is None else start.attributes
         return NewRun(
             run_id,
             workflow,
@@ -95,6 +103,9 @@ class Plan:
             deadline_at=None if deadline is None else read_deadline(deadline, now, delay, workflow),
             max_suspend=None if max_suspend is None else positive(max_suspend, "max_suspend", workflow),
             on_conflict=self.on_conflict,
+            title=None if title is None else read_title(title, workflow),
+            started_by=read_person(self.by, workflow) if self.by else None,
+            attributes=read_attributes(attributes, workflow) if attributes else (),
         )
 
 
@@ -124,36 +135,6 @@ def check_priority(priority: Any, workflow: str) -> int:
             fix="leave it out for 0",
         )
     return priority
-
-
-def read_tags(tags: TagsLike, workflow: str) -> Tags:
-    """Tags in their stored form, by name."""
-    if isinstance(tags, Mapping):
-        pairs: list[tuple[Any, Any]] = list(tags.items())
-    elif isinstance(tags, Set):
-        pairs = [(name, "") for name in tags]
-    else:
-        raise _bad_tags(workflow, f"they are a {type(tags).__name__}")
-    if len(pairs) > TAGS_MAX:
-        raise _bad_tags(workflow, f"there are {len(pairs)} of them")
-    for name, value in pairs:
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise _bad_tags(workflow, f"{name!r}: {value!r} is not text")
-        if not 0 < len(name) <= TAG_NAME_MAX or name != name.strip() or "=" in name or not name.isprintable():
-            raise _bad_tags(workflow, f"the name {name[:80]!r} is blank, too long or has forbidden characters")
-        if len(value) > TAG_VALUE_MAX or (value and not value.isprintable()):
-            raise _bad_tags(workflow, f"the value of {name!r} is too long or has control characters")
-    return tuple(sorted(pairs))
-
-
-def _bad_tags(workflow: str, why: str) -> InvalidOptionError:
-    return InvalidOptionError(
-        "these tags cannot be stored",
-        where=workflow,
-        why=why,
-        fix=f'a dict such as {{"team": "payments"}} or a set such as {{"vip"}}: up to {TAGS_MAX} tags, names of up to '
-        f"{TAG_NAME_MAX} characters without =, values of up to {TAG_VALUE_MAX}",
-    )
 
 
 def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) -> Instant:

@@ -11,6 +11,7 @@ from stepwell.clock import Instant, to_datetime
 from stepwell.codec.envelopes import read_plainly
 from stepwell.engine.facts import OMITTED, PAYLOAD
 from stepwell.errors.records import FailureRecord
+from stepwell.model.attributes import Attribute, AttributeValue, read_value, show
 from stepwell.model.entries import Entry, Progress
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold
@@ -116,6 +117,9 @@ class RunView:
     replaced_by: str | None = None
     hold: HoldView | None = None  # a person paused it; while it runs, it stops between two steps
     forked_from: str | None = field(default=None, metadata=A_LINE)  # the run whose record it started from
+    title: str | None = None
+    started_by: str | None = field(default=None, metadata=A_LINE)  # a person
+    attributes: dict[str, AttributeValue] = field(default_factory=dict)  # times are in UTC
     unreadable: str = ""  # why its row cannot be read; then other fields may be missing
     progress: tuple[ProgressView, ...] = field(default=(), metadata=OMITTED)  # of its long steps; in `status` only
 
@@ -127,7 +131,9 @@ class RunView:
 
 RUN_LINES: Final = tuple(one.name for one in fields(RunView) if one.metadata == A_LINE)
 
-_MADE: Final = frozenset({"status", "parent", "failure", "input", "output", "tags", "hold", "progress", "unreadable"})
+_MADE: Final = frozenset(
+    {"status", "parent", "failure", "input", "output", "tags", "attributes", "hold", "progress", "unreadable"}
+)
 _TIMES: Final = tuple(one.name for one in fields(RunView) if str(one.type).startswith("datetime"))
 _COPIED: Final = tuple(one.name for one in fields(RunView) if one.name not in _MADE and one.name not in _TIMES)
 
@@ -265,6 +271,7 @@ def _run_view(run: Run, progress: Iterable[StepProgress], fetch: Fetch) -> RunVi
         input=plain(run.input, fetch),
         output=plain(run.output, fetch) if run.status is RunStatus.COMPLETED else None,
         tags=dict(run.tags),
+        attributes={one.name: read_value(one) for one in run.attributes},
         hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one, fetch) for one in progress),
         unreadable=run.damage,
@@ -377,8 +384,25 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
             return unpack(value)[0][0]
         case EntryKind.EMIT:
             return unpack(value)[0]
+        case EntryKind.DESCRIBE:
+            return _described(*unpack(value)[0])
         case _:
             assert_never(kind)
+
+
+def _described(verb: str, change: Any) -> Any:
+    """What was set, as plain JSON values."""
+    if verb == "set_attributes":
+        changes = [Attribute(*one) for one in change]
+        return {one.name: _plain_value(one) if one.value else None for one in changes}
+    if verb == "add_tags":
+        return [f"{name}={value}" if value else name for name, value in change]
+    return change
+
+
+def _plain_value(attribute: Attribute) -> Any:
+    value = read_value(attribute)
+    return value if isinstance(value, (str, int)) else show(attribute)
 
 
 def wait_views(detail: Detail) -> list[WaitView]:

@@ -47,7 +47,16 @@ class HoldBody(fields_of(HoldView)):  # type: ignore[misc]
     """Who paused something, why, and when."""
 
 
-_RunViewFields: Any = fields_of(RunView, status=RunStatus, failure=FailureBody | None, hold=HoldBody | None)
+ShownAttribute = str | bool | int | float
+"""Times are texts, and so are numbers that a double does not have."""
+
+_RunViewFields: Any = fields_of(
+    RunView,
+    status=RunStatus,
+    failure=FailureBody | None,
+    hold=HoldBody | None,
+    attributes=dict[str, ShownAttribute],
+)
 
 
 class RunBody(_RunViewFields):  # type: ignore[misc]

@@ -8,6 +8,7 @@ from typing import NamedTuple, assert_never
 
 from stepwell.clock import Instant
 from stepwell.ids import Incarnation, RunId
+from stepwell.model.attributes import Description
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location
@@ -94,6 +95,7 @@ class Commit(NamedTuple):
     ended_attempts: tuple[tuple[Location, int], ...] = ()  # recorded beginnings of steps that are done
     opened: tuple[RecordOpening, ...] = ()
     closed: tuple[RecordClosing, ...] = ()
+    description: Description | None = None  # what changes of the run's attributes, title and tags
 
 
 class Verdict(StrEnum):

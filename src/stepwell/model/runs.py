@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
 from stepwell.ids import Incarnation, RunId
+from stepwell.model.attributes import Attributes
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
 from stepwell.model.holds import Hold
@@ -15,16 +16,13 @@ from stepwell.model.locations import Location, why_not_text
 from stepwell.model.outbox import Announce
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
+from stepwell.model.tags import Tags
 from stepwell.model.waits import Wait
 
 KEY_MAX = 200
 OnConflict = Literal["get", "raise", "replace"]
 
-Tags = tuple[tuple[str, str], ...]  # names with values, by name; a plain tag has the empty value
 Ranges = tuple[tuple[int, int], ...]
-
-
-TRACE_TAG: Final = "traceparent"  # carries the context of a trace, from a start to its run and on to its children
 
 
 def normal_key(key: str) -> str:
@@ -84,6 +82,9 @@ class NewRun(NamedTuple):
     on_conflict: OnConflict = "get"  # what a start does when another run has the key
     discards: bool = False  # signals that it leaves unread are dropped when it ends permanently
     announce: Announce | None = None  # sinks to notify of a run that this one replaces
+    title: str | None = None
+    started_by: str | None = None  # the person, as the caller names them
+    attributes: Attributes = ()
 
     @property
     def definition(self) -> str:
@@ -129,6 +130,9 @@ class Run(NamedTuple):
     amendment: str | None = None  # the id of the repair that was applied last
     forked_from: RunId | None = None  # the run whose record it began with
     loose: Ranges = ()  # ranges of seq (above, up to) that code may leave out, because a repair removed earlier entries
+    title: str | None = None
+    started_by: str | None = None  # who started it, or the run that it descends from
+    attributes: Attributes = ()
 
     @property
     def damage(self) -> str:

@@ -158,11 +158,16 @@ class EntryKind(StrEnum):
     UNDO = "u"
     OBSERVE = "b"
     REPLY = "w"
+    DESCRIBE = "d"  # attributes, the title or tags were set
 
     @property
     def word(self) -> str:
         """The kind as a word for people."""
         return self.name.lower()
+
+
+# The code passes these at once: no result is handed over there. Code that has changed may leave them out.
+NOTES: Final = frozenset({EntryKind.VERSION, EntryKind.DESCRIBE})
 
 
 class EntryStatus(StrEnum):

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpa
 from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
+from stepwell.model.attributes import AttributeValue
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
@@ -28,6 +29,7 @@ from stepwell.replay.primitives.child import (
     run_child,
     run_spawn,
 )
+from stepwell.replay.primitives.describe import add_tags, remove_tags, set_attributes, set_title
 from stepwell.replay.primitives.emit import name_and_payload, run_emit
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
@@ -438,6 +440,30 @@ class Context:
     def stream(self, name: str) -> Stream:
         """A durable output that clients read by offset: `await ctx.stream("log").append(line)`."""
         return Stream(self._scope, name)
+
+    # --- what people find it by ---
+
+    def set_attributes(self, attributes: Mapping[str, AttributeValue | None] | None = None, /, **named: Any) -> None:
+        """Set attributes of this run: `ctx.set_attributes(region="eu", amount=Decimal("42"), old=None)`.
+
+        Values are text, numbers, booleans, or times with a time zone; None removes an attribute. People find and sort
+        runs by them (docs/attributes.md). They are written with the run's next commit and carried by
+        `continue_as_new`. Raises `InvalidOptionError` for a 33rd attribute, and for one whose type would change. They
+        are stored in plain, also if payloads are encrypted: they must not be secret.
+        """
+        set_attributes(self._scope, {**(attributes or {}), **named})
+
+    def set_title(self, title: str | None) -> None:
+        """Set the title of this run, one line that lists show; None removes it. It is stored in plain."""
+        set_title(self._scope, title)
+
+    def add_tags(self, *names: str, **values: str) -> None:
+        """Add tags to those that the run has: `ctx.add_tags("vip", team="payments")`. They are stored in plain."""
+        add_tags(self._scope, names, values)
+
+    def remove_tags(self, *names: str) -> None:
+        """Remove tags from this run, with or without a value; a name that it does not have changes nothing."""
+        remove_tags(self._scope, names)
 
     # --- parallel ---
 

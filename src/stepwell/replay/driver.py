@@ -25,6 +25,7 @@ from stepwell.replay.context import Context
 from stepwell.replay.journal import Journal
 from stepwell.replay.plain_code import run_plain
 from stepwell.replay.primitives.checkpoint import checkpoint_floor
+from stepwell.replay.primitives.describe import described
 from stepwell.replay.recorded_values import stopped
 from stepwell.replay.rollback import left_to_undo, unwind
 from stepwell.replay.scopes import Scope
@@ -217,6 +218,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
             return Pause(encode_failure(record_failure(error)))
         except StepwellError as error:
             return failed(turn, error)
+    now = described(turn)
     successor = NewRun(
         run_id,
         following.name,
@@ -225,10 +227,13 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         run.key,
         run.parent,
         priority=run.priority,
-        tags=run.tags,
+        tags=now.tags or (),
         deadline_at=run.deadline_at,
         max_suspend=run.max_suspend,
         discards=following.discards,
+        title=now.title or None,
+        started_by=run.started_by,
+        attributes=now.attributes,
     )
     return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId
+from stepwell.model.attributes import Description, combined
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
@@ -17,7 +18,7 @@ from stepwell.model.locations import Location, Names, carried_from, is_below, is
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import History, NewRun, Ranges
 from stepwell.model.signals import Refusal, Reply
-from stepwell.model.states import EntryKind, EntryStatus, WaitKind
+from stepwell.model.states import NOTES, EntryKind, EntryStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
 from stepwell.replay.headers import unpack
@@ -25,10 +26,9 @@ from stepwell.replay.headers import unpack
 if TYPE_CHECKING:
     from stepwell.replay.steps import Step
 
-_GATE = EntryKind.VERSION
-
 SPAWNED_MAX = 1_000  # runs spawned by trimmed iterations of a loop that code can still wait for
 _NAMED = frozenset({EntryKind.CHECKPOINT, EntryKind.SPAWN})
+_LEFT_OUT = NOTES | {EntryKind.UNDO}
 
 
 @dataclass(slots=True)
@@ -50,17 +50,19 @@ class PendingExtras:
     progress: dict[Location, Progress] = field(default_factory=dict)
     ended_progress: list[Location] = field(default_factory=list)
     ended_attempts: list[tuple[Location, int]] = field(default_factory=list)
+    description: Description | None = None
 
 
 class Pending:
     """What the next commit will carry. It is nearly always entries alone, so the extras are made on demand."""
 
-    __slots__ = ("_extras", "entries", "is_urgent", "receipts")
+    __slots__ = ("_extras", "entries", "is_urgent", "notes", "receipts")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.is_urgent = False  # it has something that must be durable before the next effect
-        self.receipts = 0  # how many of the entries are receipts that a replay would make again
+        self.receipts = 0  # how many of the entries are receipts and notes that a replay would make again
+        self.notes = 0  # how many of those describe the run
         self._extras: PendingExtras | None = None
 
     @property
@@ -94,13 +96,14 @@ class Journal:
         self.position = 0  # the seq of the latest result that reached the code
         self._loaded = sorted(self.entries)
         self.visited: dict[Location, EntryKind | None] = {}  # as which kind; None: it was skipped
-        # Recorded entries that the code has not passed yet; at 0 it is live. The code may leave gates out.
-        self._gates = {entry.location for entry in history.entries if entry.kind is _GATE}
-        self.unvisited = len(self.entries) - len(self._gates)
+        # Recorded entries that the code has not passed yet; at 0 it is live. The code may leave notes out.
+        self._notes = {entry.location for entry in history.entries if entry.kind in NOTES}
+        self.unvisited = len(self.entries) - len(self._notes)
         self.ahead = set(self.waits)  # where the run waited, until the code reaches the place again
         self.awaited = set(self.waits)  # the same, even if something is recorded there before the code reaches it
         self.replies: dict[Location, int] = {}  # recorded; the code that gave them may not run again
         self.repeated: dict[Location, Entry] = {}  # ended operations whose inner code is running again
+        self.described: Description | None = None  # what this claim has changed, committed or not
         self._pass_over_carried()
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
@@ -122,7 +125,7 @@ class Journal:
     def recall(self, location: Location) -> Entry | None:
         """The recorded entry of an operation that the code visits now."""
         entry = self.entries.get(location)
-        if entry is not None and entry.kind is not _GATE:
+        if entry is not None and entry.kind not in NOTES:
             self.unvisited -= 1
         return entry
 
@@ -148,7 +151,7 @@ class Journal:
         for location in self._loaded[bisect_left(self._loaded, first) : bisect_left(self._loaded, end)]:
             if location not in self.visited:
                 self.visited[location] = None
-                if location not in self._gates:
+                if location not in self._notes:
                     self.unvisited -= 1
 
     @contextmanager
@@ -180,7 +183,7 @@ class Journal:
             for location in below:
                 self.visited.pop(location, None)
         self.unvisited = sum(
-            location in self.entries and location not in self.visited and location not in self._gates
+            location in self.entries and location not in self.visited and location not in self._notes
             for location in self._loaded
         )
 
@@ -202,7 +205,7 @@ class Journal:
         for entry in sorted(self.entries.values()):
             if entry.location in self.replies:
                 continue
-            if entry.location not in self.visited and entry.kind not in (_GATE, EntryKind.UNDO):
+            if entry.location not in self.visited and entry.kind not in _LEFT_OUT:
                 yield entry
 
     def unpassed(self, loose: Ranges) -> tuple[list[Entry], list[Wait]]:
@@ -227,6 +230,16 @@ class Journal:
         if self.unvisited and any(
             location not in self.visited and is_below(location, scope) for location in self.entries
         ):
+            return True
+        return any(location not in self.visited and is_below(location, scope) for location in self.waits)
+
+    def is_ahead_below(self, scope: Location, loose: Ranges) -> bool:
+        """Whether a scope has an entry or a wait that the code is still to pass: the run was beyond this point.
+
+        Not counted are notes, and entries in `loose` ranges, which the code may leave out.
+        """
+        ahead = [entry for at, entry in self.entries.items() if at not in self.visited and is_below(at, scope)]
+        if any(not any(low < one.seq <= high for low, high in loose) for one in ahead if one.kind not in _LEFT_OUT):
             return True
         return any(location not in self.visited and is_below(location, scope) for location in self.waits)
 
@@ -271,9 +284,25 @@ class Journal:
         self.pending.receipts += 1
         return self.record(location, EntryKind.RECEIVE, EntryStatus.DONE, value, at, is_urgent=not is_first)
 
+    def describe(self, location: Location, value: bytes, at: Instant, change: Description | None) -> None:
+        """Note that the run is described in another way; without a change, that this was refused.
+
+        It need not be durable before the next effect: a replay makes it again. It is no result, so it leaves the
+        position of the code as it is.
+        """
+        status = EntryStatus.FAILED if change is None else EntryStatus.DONE
+        self.last_seq += 1
+        self.entries[location] = entry = Entry(self.last_seq, location, EntryKind.DESCRIBE, status, value, at, 0)
+        self.pending.entries.append(entry)
+        self.pending.receipts += 1
+        self.pending.notes += 1
+        if change is not None:
+            self.described = combined(self.described, change)
+            self.pending.extras.description = combined(self.pending.extras.description, change)
+
     def pin(self) -> None:
         """The code has read the time of the latest result, so that must be durable before the next effect."""
-        if self.pending.entries:
+        if len(self.pending.entries) > self.pending.notes:
             self.pending.is_urgent = True
 
     def adopt(self, entry: Entry) -> None:
@@ -457,4 +486,5 @@ class Journal:
             tuple(extras.progress.values()),
             tuple(extras.ended_progress),
             tuple(extras.ended_attempts),
+            extras.description,
         )

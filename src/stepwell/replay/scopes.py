@@ -67,6 +67,14 @@ class Scope:
             location = use(location, nth)
         return location, self._enter(location, kind)
 
+    def place_note(self, name: str, kind: EntryKind) -> tuple[Location, Entry | None]:
+        """The same for what the code notes at once, and may note again under the same name: `name`, `name#2`, …"""
+        self.check_open()
+        nth = self._uses[name] = self._uses.get(name, 0) + 1
+        location = named(self.location, self.turn.journal.names.number(name))
+        location = location if nth == 1 else use(location, nth)
+        return location, self._enter(location, kind)
+
     def place_companion(
         self, location: Location, word: str, kind: EntryKind, *, number: int | None = None
     ) -> tuple[Location, Entry | None]:

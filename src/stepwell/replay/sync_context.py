@@ -11,6 +11,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, overl
 
 from stepwell.clock import Duration
 from stepwell.ids import EventId, RunId
+from stepwell.model.attributes import AttributeValue
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
 from stepwell.replay.context import SILENT, Compensations, Context, Previous
@@ -391,6 +392,32 @@ class SyncContext:
     def stream(self, name: str) -> SyncStream:
         """A durable output that clients read by offset: `ctx.stream("log").append(line)`."""
         return SyncStream(self._inner.stream(name), self._code, asked_for("stream", name))
+
+    # --- what people find it by ---
+
+    def set_attributes(self, attributes: Mapping[str, AttributeValue | None] | None = None, /, **named: Any) -> None:
+        """Set attributes of this run: `ctx.set_attributes(region="eu", amount=Decimal("42"), old=None)`.
+
+        Values are text, numbers, booleans, or times with a time zone; None removes an attribute. People find and sort
+        runs by them (docs/attributes.md). They are written with the run's next commit and carried by
+        `continue_as_new`. Raises `InvalidOptionError` for a 33rd attribute, and for one whose type would change. They
+        are stored in plain, also if payloads are encrypted: they must not be secret.
+        """
+        self._code.read(
+            asked_for("set_attributes", attributes), lambda: self._inner.set_attributes(attributes, **named)
+        )
+
+    def set_title(self, title: str | None) -> None:
+        """Set the title of this run, one line that lists show; None removes it. It is stored in plain."""
+        self._code.read(asked_for("set_title", title), lambda: self._inner.set_title(title))
+
+    def add_tags(self, *names: str, **values: str) -> None:
+        """Add tags to those that the run has: `ctx.add_tags("vip", team="payments")`. They are stored in plain."""
+        self._code.read(asked_for("add_tags", names), lambda: self._inner.add_tags(*names, **values))
+
+    def remove_tags(self, *names: str) -> None:
+        """Remove tags from this run, with or without a value; a name that it does not have changes nothing."""
+        self._code.read(asked_for("remove_tags", names), lambda: self._inner.remove_tags(*names))
 
     # --- parallel ---
 

@@ -11,6 +11,7 @@ from stepwell.clock import SECOND
 from stepwell.engine.views import EntryView, WaitView, wait_views
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
+from stepwell.model.attributes import AttributeValue, read_value
 from stepwell.model.failures import decode_failure
 from stepwell.nearest import nearest
 from stepwell.replay.signals import Signal, name_of
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 _ANY: Final = object()
 # Scopes and internal entries: a path in a test does not list them.
-_FRAMES = frozenset({"join", "race", "loop", "map", "item", "version", "checkpoint", "observe", "reply", "undo"})
+_FRAMES = frozenset(
+    {"join", "race", "loop", "map", "item", "version", "checkpoint", "observe", "reply", "undo", "describe"}
+)
 _UNDO = "~undo"
 
 
@@ -72,6 +75,23 @@ class RunAsserts(ABC):
         ended = details[-1].run.ended_at or self._world.store.now()
         if ended - began > seconds * SECOND:
             self._fail(f"the run took {(ended - began) / SECOND:g} s; the limit is {seconds:g} s")
+        return self
+
+    def assert_attributes(self, **expected: AttributeValue | None) -> Self:
+        """The run has these attributes, and perhaps others; None means that it has none of that name."""
+        run = self.details()[-1].run
+        found = {one.name: read_value(one) for one in run.attributes}
+        wrong = [name for name, value in expected.items() if found.get(name) != value]
+        if wrong:
+            shown = [f"{name} is {found.get(name)!r}, not {expected[name]!r}" for name in wrong]
+            self._fail(f"the run has other attributes: {found}", *shown)
+        return self
+
+    def assert_title(self, title: str | None) -> Self:
+        """The run has this title."""
+        found = self.details()[-1].run.title
+        if found != title:
+            self._fail("the run has another title", *_different(title, found))
         return self
 
     # --- what it did ---

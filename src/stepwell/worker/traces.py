@@ -13,7 +13,8 @@ from stepwell.clock import SECOND, Span
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.commits import Commit
-from stepwell.model.runs import TRACE_TAG, NewRun, Run
+from stepwell.model.runs import NewRun, Run
+from stepwell.model.tags import TRACE_TAG
 from stepwell.redaction import redact
 from stepwell.replay.bodies import Body
 

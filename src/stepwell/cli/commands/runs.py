@@ -48,8 +48,12 @@ _COLUMNS = (
     Column("WHY", is_note=True),
     Column("CREATED (UTC)", is_fixed=True, dropped=3),
     Column("TOOK", is_fixed=True, dropped=4),
+    Column("TITLE", dropped=2),
 )
-_MORE = (Column("STARTED (UTC)"), Column("ENDED (UTC)"), Column("TAGS"), Column("PARENT", is_fixed=True))
+_MORE = (
+    *(Column("STARTED (UTC)"), Column("ENDED (UTC)"), Column("TAGS"), Column("PARENT", is_fixed=True)),
+    *(Column("STARTED BY"), Column("ATTRIBUTES")),
+)
 _COUNTED_MAX = 1_000  # matches, for the line below the table
 _EXPLAINED_MAX = 50  # waiting runs whose waits are read for one page
 _CHILDREN_MAX = 3  # named in one line
@@ -77,9 +81,9 @@ def ls(
 ) -> None:
     """List runs, newest first, with where each one is and why.
 
-    A filter has the fields status, workflow, version, key, id, parent, at, error, waiting, tag, attr.NAME, input.NAME,
-    since, until, took and sort. Prefix a term with - to exclude it. A plain word is searched in ids, keys, workflows
-    and errors.
+    A filter has the fields status, workflow, version, key, id, parent, at, error, waiting, tag, attr.NAME, title,
+    started_by, input.NAME, since, until, took and sort. Prefix a term with - to exclude it. A plain word is searched in
+    ids, keys, workflows, titles and errors.
 
     On a terminal, RUN is the shortest unique prefix of the id; every command takes it. The formats wide, json and ids
     print whole ids.
@@ -180,8 +184,18 @@ def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
 
 
 def _more(run: RunView) -> list[str]:
-    tags = ", ".join(f"{name}={value}" if value else name for name, value in run.tags.items())
-    return [moment(run.started_at), moment(run.ended_at), tags, run.parent or ""]
+    times = [moment(run.started_at), moment(run.ended_at)]
+    return [*times, _tags(run), run.parent or "", run.started_by or "", _attributes(run)]
+
+
+def _tags(run: RunView) -> str:
+    return ", ".join(f"{name}={value}" if value else name for name, value in run.tags.items())
+
+
+def _attributes(run: RunView) -> str:
+    from stepwell.model.attributes import show_value
+
+    return ", ".join(f"{name}={show_value(value)}" for name, value in run.attributes.items())
 
 
 def _row(run: RunView, page: Page, out: Output) -> list[str]:
@@ -197,6 +211,7 @@ def _row(run: RunView, page: Page, out: Output) -> list[str]:
         reason.why,
         moment(run.created_at),
         duration((run.ended_at - begun).total_seconds()) if run.ended_at else "",
+        run.title or "",
     ]
 
 
@@ -293,6 +308,12 @@ def _remarks(seen: Seen) -> Iterator[str]:
             yield clean(f"{entry.path} cannot be read: {entry.unreadable}")
     if seen.run.hold is not None:
         yield hold_line(seen.run.hold)
+    if seen.run.title is not None:
+        yield clean(f"title {seen.run.title}")
+    if seen.run.attributes:
+        yield clean(f"attributes {_attributes(seen.run)}")
+    if seen.run.tags:
+        yield clean(f"tags {_tags(seen.run)}")
     for name in RUN_LINES:
         value = getattr(seen.run, name)
         if value is not None:

@@ -9,7 +9,8 @@ import click
 from stepwell.cli.bodies import RUN, run_body
 from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.runs import print_result
-from stepwell.cli.inputs import check_input, read_input
+from stepwell.cli.inputs import check_input, read_attributes, read_input
+from stepwell.cli.operators import os_user
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.statuses import STATUSES
@@ -43,8 +44,19 @@ class Begun(NamedTuple):
 @click.option("--delay", metavar="TIME", default="0s", help="Begin after this time.")
 @click.option("--priority", type=int, default=0, help="Higher is claimed first.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME[=VALUE]", help="Shown with the run; may be repeated.")
+@click.option(
+    "--attr",
+    "attributes",
+    multiple=True,
+    metavar="NAME=TEXT|NAME:=VALUE",
+    help="An attribute: a text, or with := a number, true, false or a time; may be repeated.",
+)
+@click.option("--title", metavar="TEXT", help="One line that lists show.")
 @click.option("--deadline", metavar="TIME", help="The run fails if it has not ended after this time.")
 @click.option("--max-suspend", metavar="TIME", help="The run fails if one wait takes longer than this.")
+@click.option(
+    "--by", metavar="NAME", default=os_user, show_default="the OS user", help="Who starts it, stored with the run."
+)
 @click.option("--wait", is_flag=True, help="Wait for the result and print it.")
 @click.option("--timeout", metavar="TIME", help="With --wait: stop waiting after this time; the run continues.")
 def start(
@@ -53,6 +65,7 @@ def start(
     input: tuple[str, ...],
     key: str | None,
     tags: tuple[str, ...],
+    attributes: tuple[str, ...],
     wait: bool,
     timeout: str | None,
     **options: Any,
@@ -63,13 +76,14 @@ def start(
 
     \b
     Example:
-      stepwell start checkout customer=ann amount:=42 --key order-42 --tag team=shop --deadline 2h
+      stepwell start checkout customer=ann amount:=42 --key order-42 --attr region=eu --attr amount:=42 --deadline 2h
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait.")
     value = read_input(input, what="the input")
     known = _load(settings)
     options["tags"] = dict(_pair(tag) for tag in tags)
+    options["attributes"] = read_attributes(attributes)
 
     async def begin(client: Client) -> Begun:
         handle = await _start(client, known, workflow, value, {"key": key, **options})

@@ -68,7 +68,8 @@ def read_mark(headers: Mapping[str, str]) -> Mark:
 
 def state_of(run: Run) -> str:
     """A hash of everything about a run but its history."""
-    facts = (run.run_id, run.status.value, run.epoch, run.owner, run.wake_at, run.ended_at, run.successor, run.tags)
+    state = (run.run_id, run.status.value, run.epoch, run.owner, run.wake_at, run.ended_at, run.successor)
+    facts = (*state, run.tags, run.title, run.attributes)
     return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
 

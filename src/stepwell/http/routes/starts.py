@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,7 +13,7 @@ from stepwell.advice import Advice, Verb
 from stepwell.engine.handles import Handle
 from stepwell.engine.starts import StartManyOptions
 from stepwell.engine.views import RunView
-from stepwell.errors import AlreadyExistsError, UnknownWorkflowError
+from stepwell.errors import AlreadyExistsError, RequestError, UnknownWorkflowError
 from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.http.fields import DurationText, KeyText
 from stepwell.http.idempotency import reserve
@@ -20,8 +22,27 @@ from stepwell.http.roles import Permission
 from stepwell.http.routes.workflows import versions_of
 from stepwell.http.schemas import RunBody, run_body
 from stepwell.ids import RunId, SystemIds
+from stepwell.model.attributes import TITLE_MAX
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.nearest import nearest
+
+
+class TypedAttribute(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The value of an attribute that JSON has no form for: `{"time": "2026-12-01T00:00:00Z"}`, or a number with all its
+    digits, `{"number": "42.10"}`.
+    """
+
+    time: Annotated[datetime, Meta(tz=True)] | None = None
+    number: Annotated[str, Meta(max_length=200, pattern=r"^-?[0-9]+(\.[0-9]+)?$")] | None = None
+
+    @property
+    def value(self) -> datetime | Decimal:
+        """The one that is given. Raises `RequestError` if not exactly one is."""
+        if self.number is not None and self.time is None:
+            return Decimal(self.number)
+        if self.time is None or self.number is not None:
+            raise RequestError("an attribute has one type", where="attributes", fix='give {"time": …} or {"number": …}')
+        return self.time
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -37,6 +58,8 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tags: dict[str, str] = {}
     deadline: DurationText | None = None
     max_suspend: DurationText | None = None
+    attributes: dict[str, str | bool | int | float | TypedAttribute] = {}
+    title: Annotated[str, Meta(min_length=1, max_length=TITLE_MAX)] | None = None
 
 
 class StartedBody(msgspec.Struct):
@@ -65,6 +88,11 @@ async def start(call: Call) -> Reply:
         "tags": body.tags,
         "deadline": body.deadline,
         "max_suspend": body.max_suspend,
+        "attributes": {
+            name: value.value if isinstance(value, TypedAttribute) else value for name, value in body.attributes.items()
+        },
+        "title": body.title,
+        "by": call.caller.name.strip(),
     }
     key = call.headers.get("idempotency-key")
     handle = await (_begin(call, body, options) if key is None else _start_once(call, body, options, key))

@@ -12,8 +12,9 @@ from stepwell.ids import RunId, derived_run_id
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.locations import Location
-from stepwell.model.runs import TRACE_TAG, ChildOutcome, NewRun, Parent, normal_key
+from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.model.tags import TRACE_TAG
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import SPAWNED_MAX
 from stepwell.replay.operations import Outcome
@@ -218,4 +219,5 @@ def new_child(
         # A rollback has no deadline, and neither do the children of a compensation.
         deadline_at=None if detached or turn.is_undoing else turn.run.deadline_at,
         discards=child.discards,
+        started_by=turn.run.started_by,
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stepwell.model.attributes import AttributeKind
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.waits import Wait
@@ -31,8 +32,11 @@ class Field(StrEnum):
     TAG = "tag"  # "name=value" of each tag
     WAITING = "waiting"  # "kind:" of each wait, and "kind:name" for each name that it waits for
     ERROR = "error"  # "code type: message" of its failure, letters folded
-    WORD = "word"  # any of id, key, workflow and error, letters folded
+    WORD = "word"  # any of id, key, workflow, title and error, letters folded
     INPUT = "input"  # the JSON text at `path` in its input, if that is stored as plain JSON
+    TITLE = "title"  # letters folded
+    STARTED_BY = "started_by"
+    ATTRIBUTE = "attr"  # the attribute with the name `path`, as it is stored: see `AttributeTest`
     VERSION = "version"
     CREATED = "created"
     TOOK = "took"  # from its start, or else its creation, to its end
@@ -57,14 +61,31 @@ class Relation(StrEnum):
 class Condition(NamedTuple):
     """True if the field has any of the values; without values it is true of no run.
 
-    A value is a `Pattern`; of a field in `NUMBERS`, a `Relation` and the number. Patterns for fields whose letters are
-    folded are in lower case.
+    A value is a `Pattern`; of a field in `NUMBERS`, a `Relation` and the number; of an attribute, see `AttributeTest`.
+    Patterns for fields whose letters are folded are in lower case.
     """
 
     field: Field
     values: tuple[Pattern, ...]
     negated: bool = False
-    path: str = ""  # into the input: names with dots between them
+    path: str = ""  # into the input: names with dots between them; of an attribute: its name
+
+
+class AttributeTest(StrEnum):
+    """What is asked of an attribute: the first part of each value of its condition."""
+
+    IS = "="  # the second part is an attribute's stored value
+    BELOW = "<"  # these four compare only with values of the same kind
+    UP_TO = "<="
+    FROM = ">="
+    ABOVE = ">"
+    LIKE = "~"  # a text; the other parts are a pattern for it
+    ANY = "*"  # the run has this attribute; there are no other parts
+
+
+def kind_bounds(value: str) -> tuple[str, str]:
+    """The stored values of the same kind as this one are from the first text on, and below the second one."""
+    return value[0], chr(ord(value[0]) + 1)
 
 
 class SortKey(StrEnum):
@@ -78,16 +99,22 @@ class SortKey(StrEnum):
 
 
 class Order(NamedTuple):
-    """A run without the time comes before all runs that have it; in descending order, after them."""
+    """A run without the time comes before all runs that have it; in descending order, after them.
+
+    An order by an attribute contains only runs that have it: booleans, then numbers, texts and times.
+    """
 
     by: SortKey = SortKey.ID
     descending: bool = True
+    attribute: str = ""  # its name, if the order is by an attribute; then `by` has no effect
 
 
-def place_of(run: Run, by: SortKey) -> tuple[int, str]:
+def place_of(run: Run, order: Order) -> tuple[int, str, str]:
     """The position of a run in an order."""
+    if order.attribute:
+        return 0, next((one.value for one in run.attributes if one.name == order.attribute), ""), run.run_id
     number: int | None
-    match by:
+    match order.by:
         case SortKey.ID:
             number = None
         case SortKey.CREATED:
@@ -98,12 +125,12 @@ def place_of(run: Run, by: SortKey) -> tuple[int, str]:
             number = run.ended_at
         case SortKey.TOOK:
             number = _took(run)
-    return -1 if number is None else number, run.run_id
+    return -1 if number is None else number, "", run.run_id
 
 
 def in_order(runs: list[Run], order: Order) -> list[Run]:
     """Sort runs."""
-    return sorted(runs, key=lambda run: place_of(run, order.by), reverse=order.descending)
+    return sorted(runs, key=lambda run: place_of(run, order), reverse=order.descending)
 
 
 def meets(run: Run, waits: tuple[Wait, ...], condition: Condition) -> bool:
@@ -111,6 +138,9 @@ def meets(run: Run, waits: tuple[Wait, ...], condition: Condition) -> bool:
     if condition.field in NUMBERS:
         number = _number(run, condition.field)
         met = number is not None and any(_compare(number, *value) for value in condition.values)
+    elif condition.field is Field.ATTRIBUTE:
+        found = next((one.value for one in run.attributes if one.name == condition.path), None)
+        met = found is not None and any(_passes(found, AttributeTest(test), rest) for test, *rest in condition.values)
     else:
         texts = [*_texts(run, waits, condition)]
         met = any(_expression(value).fullmatch(text) for value in condition.values for text in texts)
@@ -136,6 +166,27 @@ def _compare(number: int, relation: str, other: str) -> bool:
             return number > int(other)
 
 
+def _passes(value: str, test: AttributeTest, rest: list[str]) -> bool:
+    if test is AttributeTest.ANY:
+        return True
+    if test is AttributeTest.LIKE:
+        return value[0] == AttributeKind.TEXT.value and _expression(tuple(rest)).fullmatch(value[1:]) is not None
+    (other,) = rest
+    if value[0] != other[0]:
+        return False
+    match test:
+        case AttributeTest.IS:
+            return value == other
+        case AttributeTest.BELOW:
+            return value < other
+        case AttributeTest.UP_TO:
+            return value <= other
+        case AttributeTest.FROM:
+            return value >= other
+        case AttributeTest.ABOVE:
+            return value > other
+
+
 def _number(run: Run, field: Field) -> int | None:
     if field is Field.VERSION:
         return run.version
@@ -155,6 +206,10 @@ def _texts(run: Run, waits: tuple[Wait, ...], condition: Condition) -> Iterator[
             yield run.key
         case Field.WORKFLOW:
             yield run.workflow
+        case Field.TITLE if run.title is not None:
+            yield run.title.translate(ASCII_LOWER)
+        case Field.STARTED_BY if run.started_by is not None:
+            yield run.started_by
         case Field.TAG:
             yield from (f"{name}={value}" for name, value in run.tags)
         case Field.WAITING:
@@ -164,7 +219,7 @@ def _texts(run: Run, waits: tuple[Wait, ...], condition: Condition) -> Iterator[
         case Field.AT | Field.ERROR:
             yield from _failure_texts(run.failure, condition.field)
         case Field.WORD:
-            for text in (run.run_id, run.key or "", run.workflow):
+            for text in (run.run_id, run.key or "", run.workflow, run.title or ""):
                 yield text.translate(ASCII_LOWER)
             yield from _failure_texts(run.failure, Field.ERROR)
         case Field.INPUT:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.attributes import AttributeKind
 from stepwell.model.entries import Progress
 from stepwell.model.events import IncomingEvent, KeptEvent
 from stepwell.model.live import Page, Published
@@ -174,6 +175,10 @@ class ViewStore(Protocol):
 
     async def list_definitions(self) -> list[str]:
         """Every "name@version" that a run or a worker in this store names."""
+        ...
+
+    async def list_attribute_kinds(self, name: str) -> list[AttributeKind]:
+        """The types that an attribute has, over all runs; none if no run has it."""
         ...
 
     async def tally_runs(self) -> list[Tally]:

@@ -13,6 +13,7 @@ from stepwell.clock import Instant
 from stepwell.errors import CorruptRecordError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.amendments import Amended
+from stepwell.model.attributes import AttributeKind
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, BeginRollback, Commit, End, Move, Park, Pause, Release
 from stepwell.model.entries import Entry
@@ -426,6 +427,7 @@ FIND_QUESTION: Call[Question | None] = reading("find_question", "text", Question
 LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[KeptEvent])
 LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])
 LIST_DEFINITIONS: Call[list[str]] = reading("list_definitions", "", list[str])
+LIST_ATTRIBUTE_KINDS: Call[list[AttributeKind]] = reading("list_attribute_kinds", "text", list[AttributeKind])
 TALLY_RUNS: Call[list[Tally]] = reading("tally_runs", "", list[Tally])
 COUNT_UNFINISHED: Call[UnfinishedCounts] = reading("count_unfinished", "", UnfinishedCounts)
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
@@ -457,6 +459,9 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
         tags=new.tags,
         deadline_at=new.deadline_at,
         max_suspend=new.max_suspend,
+        title=new.title,
+        started_by=new.started_by,
+        attributes=new.attributes,
     )
     return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))
 

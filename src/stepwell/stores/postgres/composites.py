@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
 from stepwell.model.amendments import Amendment, Dropped, Fork
+from stepwell.model.attributes import Attribute, Description
 from stepwell.model.commits import BeginRollback, Commit, End, Park, Pause
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import NewEvent
@@ -55,8 +56,23 @@ from stepwell.stores.base.packed_items import (
 from stepwell.stores.base.views import Audit, RunFilter
 
 _MODELS: Final[tuple[Any, ...]] = (
-    *(Act, Amendment, Announce, Append, Attempt, Audit, ChainHead, Claimant, Commit, Condition, Created, Cursor),
     *(
+        Act,
+        Amendment,
+        Announce,
+        Append,
+        Attempt,
+        Attribute,
+        Audit,
+        ChainHead,
+        Claimant,
+        Commit,
+        Condition,
+        Created,
+        Cursor,
+    ),
+    *(
+        Description,
         Dropped,
         Emit,
         Entry,
@@ -118,6 +134,10 @@ _ELSEWHERE: Final = {
     "output": "{f}.b64(p.output)",
     "failure": "{f}.b64(p.failure)",
     "tags": "p.tags",
+    "title": "p.title",
+    "started_by": "p.started_by",
+    "attributes": "coalesce((select json_agg(json_build_array(a.name, a.value, a.shown) order by a.name)"
+    " from {t}.attributes as a where a.run = r.id), '[]')",
     "parent": "case when r.parent is not null"
     " then json_build_array(r.parent, {f}.b64(r.parent_location), r.detached, r.tied) end",
     "previous": "case when r.previous is not null"

@@ -126,11 +126,30 @@ create table {t}.payloads (
     input bytea not null,
     output bytea,
     failure bytea,
-    tags json not null
+    tags json not null,
+    title text,
+    started_by text collate "C"
 );
 
 -- Most runs have no tags, and are not in this index.
 create index payloads_tagged on {t}.payloads (run) where tags::text <> '[]';
+-- Only runs that somebody has started are in this index.
+create index payloads_started_by on {t}.payloads (started_by, run) where started_by is not null;
+
+-- The attributes of runs. `value` is the letter of its type, then the value in a spelling that is ordered like the
+-- values: see model/attributes.py. `shown`: a number as it was given, if that differs. The index has the ids of the runs,
+-- so that a page of a listing is a part of it, in order: the newest runs with a value, or runs in the order of their
+-- values.
+create table {t}.attributes (
+    run bigint not null,
+    name text collate "C" not null,
+    value text collate "C" not null,
+    shown text not null,
+    run_id text collate "C" not null,
+    primary key (run, name)
+);
+
+create index attributes_value on {t}.attributes (name, value, run_id) include (run);
 
 -- Values that clients may read while a run is active. `position` is the length of the run's history at that time.
 create table {t}.published (

@@ -18,6 +18,7 @@ SQL = load_statements(FOLDER / "statements")
 _ORDER: Final = (
     "shared",
     "histories",
+    "attributes",
     "claims",
     "outbox",
     "events",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.attributes import AttributeKind
 from stepwell.model.events import KeptEvent
 from stepwell.model.live import Page, Published
 from stepwell.model.runs import Run
@@ -84,6 +85,9 @@ class PostgresViews:
 
     async def list_definitions(self) -> list[str]:
         return await self._read(calls.LIST_DEFINITIONS)
+
+    async def list_attribute_kinds(self, name: str) -> list[AttributeKind]:
+        return await self._read(calls.LIST_ATTRIBUTE_KINDS, name) if is_storable(name) else []
 
     async def tally_runs(self) -> list[Tally]:
         counted = await self._read(calls.TALLY_RUNS)

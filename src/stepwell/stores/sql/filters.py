@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from stepwell.ids import RunId
+from stepwell.model.attributes import AttributeKind
 from stepwell.model.states import ACTIVE, OWNABLE, TERMINAL, RunStatus
-from stepwell.stores.base.filters import NUMBERS, Condition, Field, Order, Pattern, Relation, SortKey
+from stepwell.stores.base.filters import (
+    NUMBERS,
+    AttributeTest,
+    Condition,
+    Field,
+    Order,
+    Pattern,
+    Relation,
+    SortKey,
+    kind_bounds,
+)
 from stepwell.stores.base.views import RunFilter
 
 _CONDITIONS = {
@@ -65,14 +76,25 @@ _TEXTS = {
     Field.WORD: (
         "(lower(run_id) {test} or lower(coalesce(key, '')) {test} "
         "or definition in (select id from stepwell_definitions where lower(workflow) {test}) "
-        f"or {_ERROR} {{test}})"
+        f"or lower(title) {{test}} or {_ERROR} {{test}})"
     ),
     Field.INPUT: f"{_INPUT} {{test}}",
+    Field.TITLE: "lower(title) {test}",
+    Field.STARTED_BY: "started_by {test}",
 }
+# Attributes are in a table of their own, with an index by name and value.
+_HAS_ATTRIBUTE = "exists (select 1 from stepwell_attributes as a where a.run = r.id and a.name = {name} and {test})"
+_WITH_ATTRIBUTE = "select a.run from stepwell_attributes as a where a.name = {name} and {test}"
+_STARTED_BY = "select run from stepwell_payloads where started_by is not null and started_by {test}"
+_WALKED = (
+    "(select run as o_run, name as o_name, value as o_value, run_id as o_run_id from stepwell_attributes) as o "
+    "cross join stepwell_runs as r on r.id = o_run"
+)
 
 
 # Fields in the payloads table, which is joined only if one of them is used.
-_IN_PAYLOADS = frozenset({Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT})
+_IN_PAYLOADS = frozenset({Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT, Field.TITLE, Field.STARTED_BY})
+_INDEXED = frozenset({Field.ATTRIBUTE, Field.STARTED_BY})
 
 # How many of the newest runs are searched in order, before the whole table is searched in its own order.
 _FEW = 5_000
@@ -81,10 +103,35 @@ _AMONG_FEW = (
 )
 
 
+class _Walk(NamedTuple):
+    """A range of the index of attributes that has the runs of a filter in their order."""
+
+    conditions: tuple[str, ...]
+    columns: tuple[str, ...]  # that are in order
+
+
+def _walk(where: RunFilter) -> _Walk | None:
+    if where.order.attribute:
+        return _Walk(("o_name = :order_name",), ("o_value", "o_run_id"))
+    if where.order.by is not SortKey.ID or _is_narrow(where):
+        return None
+    for number, one in enumerate(where.conditions):
+        is_one_value = one.field is Field.ATTRIBUTE and len(one.values) == 1 and one.values[0][0] == AttributeTest.IS
+        if is_one_value and not one.negated:
+            return _Walk((f"o_name = :c{number}_path", f"o_value = :c{number}_0"), ("o_run_id",))
+    return None
+
+
+def _is_narrow(where: RunFilter) -> bool:
+    """Whether an index finds few runs, whatever the other conditions are."""
+    return where.key is not None or where.parent is not None
+
+
 def run_tables(where: RunFilter) -> str:
-    """The joins that the conditions of a filter need."""
+    """The tables that a listing of these runs reads, joined in this order."""
     needed = any(condition.field in _IN_PAYLOADS for condition in where.conditions)
-    return "cross join stepwell_payloads as p on p.run = r.id" if needed else ""
+    payloads = " cross join stepwell_payloads as p on p.run = r.id" if needed else ""
+    return f"{'stepwell_runs as r' if _walk(where) is None else _WALKED}{payloads}"
 
 
 def _has_ranges(where: RunFilter) -> bool:
@@ -108,14 +155,34 @@ def run_searches(where: RunFilter, before: RunId | None) -> list[Search]:
     order by time: if there are many, they are found in that order; if there are few, by their definition.
     """
     order = run_order(where.order)
-    has_index = where.key is not None or where.parent is not None
-    has_index = has_index or any(status is not RunStatus.COMPLETED for status in where.statuses)
+    walk = _walk(where)
+    if walk is not None:
+        return [Search("true", ", ".join(f"{column} {_way(where.order)}" for column in walk.columns))]
+    first = found_first(where)
+    has_index = _is_narrow(where) or any(status is not RunStatus.COMPLETED for status in where.statuses)
+    if where.order.by is not SortKey.ID and first is not None and not _is_narrow(where):
+        return [Search(_first_ended(where.order, before), order), Search(first, f"+{order}")]
     if where.order.by is not SortKey.ID and not has_index and _names_definitions(where):
         return [Search(_first_ended(where.order, before), order, "+definition"), Search("true", order)]
-    if where.order != Order() or has_index or not (where.workflow or where.conditions):
-        return [Search("true", order)]
+    if where.order != Order() or (has_index and first is None) or not (where.workflow or where.conditions):
+        return [Search("true", order) if first is None else Search(first, f"+{order}")]
     behind = "" if before is None else "where run_id < :before "
-    return [Search(_AMONG_FEW.replace("{behind}", behind), order), Search("true", f"+{order}")]
+    return [Search(_AMONG_FEW.replace("{behind}", behind), order), Search(first or "true", f"+{order}")]
+
+
+def found_first(where: RunFilter) -> str | None:
+    """A redundant condition that finds the runs of a filter by an index of its own, if there is one."""
+    if _walk(where) is not None or _is_narrow(where):
+        return None
+    for number, condition in enumerate(where.conditions):
+        if condition.field in _INDEXED and condition.values and not condition.negated:
+            select = _WITH_ATTRIBUTE if condition.field is Field.ATTRIBUTE else _STARTED_BY
+            name = f":c{number}_path"
+            selects = [
+                select.replace("{name}", name).replace("{test}", test) for test, _ in _tests(condition, f"c{number}")
+            ]
+            return f"r.id in ({' union all '.join(selects)})"
+    return None
 
 
 def _names_definitions(where: RunFilter) -> bool:
@@ -142,6 +209,14 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
     more, parameters = _more(where, before)
     if where.order != Order():
         del common["before"]
+    walk = _walk(where)
+    if walk is not None:
+        ranges = [*walk.conditions]
+        if where.order.attribute:
+            parameters["order_name"] = where.order.attribute
+        elif before is not None:
+            ranges.append(f"o_run_id {'<' if where.order.descending else '>'} :before")
+        return [_conditions(common, [*ranges, *_any_status(where), *more], parameters)]
     if not _has_ranges(where):
         return [
             _conditions({"status": status, **common}, more, parameters)
@@ -157,8 +232,12 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
 
 def run_order(order: Order) -> str:
     """The `order by` of a listing."""
-    way = "desc" if order.descending else "asc"
+    way = _way(order)
     return f"run_id {way}" if order.by is SortKey.ID else f"{_PLACES[order.by]} {way}, run_id {way}"
+
+
+def _way(order: Order) -> str:
+    return "desc" if order.descending else "asc"
 
 
 def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -185,8 +264,19 @@ def _more(where: RunFilter, before: RunId | None) -> tuple[list[str], dict[str, 
     return texts, parameters
 
 
+def _any_status(where: RunFilter) -> list[str]:
+    named = ", ".join(f"'{status.value}'" for status in dict.fromkeys(where.statuses))
+    return [f"status in ({named})"] if named else []
+
+
 def _behind(order: Order) -> str:
     sign = "<" if order.descending else ">"
+    if order.attribute:
+        last = (
+            "(select a.value from stepwell_runs as b cross join stepwell_attributes as a on a.run = b.id "
+            "where b.run_id = :before and a.name = :order_name)"
+        )
+        return f"o_value {sign}= {last} and (o_value, o_run_id) {sign} ({last}, :before)"
     if order.by is SortKey.ID:
         return f"run_id {sign} :before"
     place, last = _PLACES[order.by], f"(select {_PLACES[order.by]} from stepwell_runs where run_id = :before)"
@@ -198,21 +288,59 @@ def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
     """A condition as text, with its values as parameters whose names begin with `name`."""
     tests: list[str] = []
     parameters: dict[str, Any] = {}
-    for number, value in enumerate(condition.values):
-        parameter = f"{name}_{number}"
-        if condition.field in NUMBERS:
-            tests.append(_NUMBERS[condition.field].replace("{test}", f"{Relation(value[0]).value} :{parameter}"))
-            parameters[parameter] = int(value[1])
+    for test, values in _tests(condition, name):
+        if condition.field is Field.ATTRIBUTE:
+            text = _HAS_ATTRIBUTE
         else:
-            is_exact = len(value) == 1
-            test = f"{'=' if is_exact else 'glob'} :{parameter}"
-            tests.append(_TEXTS[condition.field].replace("{test}", test).replace("{path}", f":{name}_path"))
-            parameters[parameter] = value[0] if is_exact else _glob(value)
+            text = _NUMBERS[condition.field] if condition.field in NUMBERS else _TEXTS[condition.field]
+        path = f":{name}_path"
+        tests.append(text.replace("{test}", test).replace("{path}", path).replace("{name}", path))
+        parameters |= values
     if condition.path and condition.values:
-        parameters[f"{name}_path"] = "$" + "".join(f'."{part}"' for part in condition.path.split("."))
+        is_name = condition.field is Field.ATTRIBUTE
+        within = "$" + "".join(f'."{part}"' for part in condition.path.split("."))
+        parameters[f"{name}_path"] = condition.path if is_name else within
     text = f"coalesce({' or '.join(tests) or 'false'}, false)"
     # Without `coalesce` an index can be used; null never meets a condition.
     return (f"not {text}" if condition.negated else f"({' or '.join(tests) or 'false'})"), parameters
+
+
+def _tests(condition: Condition, name: str) -> list[tuple[str, dict[str, Any]]]:
+    """What is asked of the field, for each value of a condition, with the parameters."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for number, value in enumerate(condition.values):
+        parameter = f"{name}_{number}"
+        if condition.field is Field.ATTRIBUTE:
+            found.append(_attribute_test(value, parameter))
+        elif condition.field in NUMBERS:
+            found.append((f"{Relation(value[0]).value} :{parameter}", {parameter: int(value[1])}))
+        elif len(value) == 1:
+            found.append((f"= :{parameter}", {parameter: value[0]}))
+        else:
+            found.append((f"glob :{parameter}", {parameter: _glob(value)}))
+    return found
+
+
+def _attribute_test(value: Pattern, parameter: str) -> tuple[str, dict[str, Any]]:
+    test, *rest = value
+    match AttributeTest(test):
+        case AttributeTest.ANY:
+            return "true", {}
+        case AttributeTest.LIKE:
+            kind = AttributeKind.TEXT.value
+            return f"a.value glob :{parameter}", {parameter: kind + _glob(tuple(rest))}
+        case AttributeTest.IS:
+            return f"a.value = :{parameter}", {parameter: rest[0]}
+        case AttributeTest.BELOW | AttributeTest.UP_TO | AttributeTest.FROM | AttributeTest.ABOVE as relation:
+            low, high = kind_bounds(rest[0])
+            is_upward = relation in (AttributeTest.FROM, AttributeTest.ABOVE)
+            bound = f"a.value < :{parameter}_end" if is_upward else f"a.value >= :{parameter}_end"
+            return f"a.value {relation.value} :{parameter} and {bound}", {
+                parameter: rest[0],
+                f"{parameter}_end": high if is_upward else low,
+            }
+        case other:
+            assert_never(other)
 
 
 def _glob(pattern: Pattern) -> str:

@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import CorruptRecordError
+from stepwell.model.attributes import Attributes
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
 from stepwell.model.holds import Hold
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Owed
 from stepwell.model.records import Record
-from stepwell.model.runs import ChildOutcome, Parent, Previous, Ranges, Run, Tags
+from stepwell.model.runs import ChildOutcome, Parent, Previous, Ranges, Run
 from stepwell.model.signals import Question, Reply, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
+from stepwell.model.tags import Tags
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Worker
 from stepwell.stores.base.damage import UNREADABLE, corrupt, salvage
@@ -28,14 +30,15 @@ _ENTRY_STATUSES = {status.value: status for status in EntryStatus}
 _WAIT_KINDS = {kind.value: kind for kind in WaitKind}
 
 # Positions of the fields that are stored in another form than in the model.
-_STATUS, _PARENT, _PREVIOUS, _TAG_LIST, _HELD, _LOOSE = map(
-    Run._fields.index, ("status", "parent", "previous", "tags", "hold", "loose")
+_STATUS, _PARENT, _PREVIOUS, _TAG_LIST, _HELD, _LOOSE, _ATTRIBUTE_LIST = map(
+    Run._fields.index, ("status", "parent", "previous", "tags", "hold", "loose", "attributes")
 )
 _LABELS, _IS_OPEN = map(Record._fields.index, ("labels", "is_open"))
 _END = 1 + len(Run._fields)  # the row's number comes first
 
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _TAGS = msgspec.json.Decoder(Tags)
+_ATTRIBUTES = msgspec.json.Decoder(Attributes)
 _RANGES = msgspec.json.Decoder(Ranges)
 _HOLD = msgspec.json.Decoder(Hold)
 
@@ -78,6 +81,7 @@ def to_run(row: Row) -> Run:
         values[_TAG_LIST] = decode_tags(values[_TAG_LIST])
         values[_HELD] = decode_hold(values[_HELD])
         values[_LOOSE] = decode_ranges(values[_LOOSE])
+        values[_ATTRIBUTE_LIST] = decode_attributes(values[_ATTRIBUTE_LIST])
         return Run._make(values)
     except UNREADABLE as error:
         raise corrupt(row[1], error) from error
@@ -128,6 +132,11 @@ def encode_tags(tags: Tags) -> str:
 def decode_tags(stored: str) -> Tags:
     """Tags from JSON."""
     return _TAGS.decode(stored) if stored else ()
+
+
+def decode_attributes(stored: str) -> Attributes:
+    """Attributes from JSON."""
+    return _ATTRIBUTES.decode(stored) if stored != "[]" else ()
 
 
 def encode_ranges(ranges: Ranges) -> str:

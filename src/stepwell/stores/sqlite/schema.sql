@@ -137,8 +137,28 @@ create table stepwell_payloads (
     input blob not null,
     output blob,
     failure blob,
-    tags text not null
+    tags text not null,
+    title text,
+    started_by text
 ) strict;
+
+-- Only runs that somebody has started are in this index.
+create index stepwell_payloads_started_by on stepwell_payloads (started_by, run) where started_by is not null;
+
+-- The attributes of runs. `value` is the letter of its type, then the value in a spelling that is ordered like the
+-- values: see model/attributes.py. `shown`: a number as it was given, if that differs. The index has the ids of the runs,
+-- so that a page of a listing is a part of it, in order: the newest runs with a value, or runs in the order of their
+-- values.
+create table stepwell_attributes (
+    run integer not null,
+    name text not null,
+    value text not null,
+    shown text not null,
+    run_id text not null,
+    primary key (run, name)
+) without rowid, strict;
+
+create index stepwell_attributes_value on stepwell_attributes (name, value, run_id);
 
 -- Values that clients may read while a run is active. `position` is the length of the run's history at that time.
 create table stepwell_published (
@@ -167,7 +187,7 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwen]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwend]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,
@@ -474,6 +494,13 @@ select
     p.output,
     p.failure,
     p.tags,
+    p.title,
+    p.started_by,
+    (
+        select json_group_array(json_array(a.name, a.value, a.shown) order by a.name)
+        from stepwell_attributes as a
+        where a.run = r.id
+    ) as attributes,
     w.incarnation
 from stepwell_runs as r
 cross join stepwell_definitions as d on d.id = r.definition

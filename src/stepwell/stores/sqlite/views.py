@@ -11,6 +11,7 @@ import apsw
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
+from stepwell.model.attributes import AttributeKind
 from stepwell.model.events import KeptEvent
 from stepwell.model.live import Chunk, ChunkKind, Page, Published
 from stepwell.model.locations import format_path
@@ -30,7 +31,7 @@ from stepwell.stores.base.views import (
     UnreadSignal,
     UpcomingWork,
 )
-from stepwell.stores.sql.filters import run_conditions, run_searches, run_tables
+from stepwell.stores.sql.filters import found_first, run_conditions, run_searches, run_tables
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
     decode_texts,
@@ -136,6 +137,10 @@ class SqliteViews:
 
     async def list_definitions(self) -> list[str]:
         return await self._runner.read(_list_definitions, is_large=True)
+
+    async def list_attribute_kinds(self, name: str) -> list[AttributeKind]:
+        rows = await self._runner.read(lambda c: rows_of(c, "attributes.list_kinds", name=name))
+        return [AttributeKind(kind) for (kind,) in rows]
 
     async def tally_runs(self) -> list[Tally]:
         rows = await self._runner.read(lambda c: rows_of(c, "views.tally_runs"), is_large=True)
@@ -251,7 +256,11 @@ def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
     def query() -> int:
         found = 0
-        text = SQL["views.count_runs"].replace("{tables}", run_tables(where))
+        text = (
+            SQL["views.count_runs"]
+            .replace("{tables}", run_tables(where))
+            .replace("{more}", found_first(where) or "true")
+        )
         for condition, parameters in run_conditions(where, None):
             asked = text.replace("{conditions}", condition).replace("{definition}", "definition")
             [(count,)] = connection.execute(asked, {**parameters, "limit": limit})

@@ -82,7 +82,9 @@ def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
 
 def _filled(text: str, conditions: str, order: str = run_order(Order())) -> str:
     filled = text.replace("{conditions}", conditions).replace("{order}", order)
-    return filled.replace("{tables}", "").replace("{more}", "true").replace("{definition}", "definition")
+    return (
+        filled.replace("{tables}", "stepwell_runs as r").replace("{more}", "true").replace("{definition}", "definition")
+    )
 
 
 def _plan(connection: apsw.Connection, text: str) -> list[str]:

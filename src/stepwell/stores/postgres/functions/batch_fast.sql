@@ -2,7 +2,7 @@
 -- all runs at once what the general transition would do for one after the other; requests that are not simple are left
 -- to that.
 
--- Add runs without keys, parents, delays and priorities, and claim as many as the quota allows. If all are claimed, the
+-- Add runs without keys, parents, delays, priorities and attributes, and claim as many as the quota allows. If all are claimed, the
 -- answer is only the time, from which the caller derives the rest; else it is that of `create_runs`. Null, and nothing
 -- is written, if a run is not that simple.
 create function {f}.create_batch(p_now bigint, p_runs jsonb, p_ids text[], q {f}.quota) returns text
@@ -18,7 +18,7 @@ begin
             select 1
             from jsonb_array_elements(p_runs) as new
             where new->>{NewRun.key} is not null or new->>{NewRun.parent} is not null or (new->>{NewRun.delay})::bigint > 0
-                or (new->>{NewRun.priority})::bigint <> 0
+                or (new->>{NewRun.priority})::bigint <> 0 or new->{NewRun.attributes} <> '[]'
         )
         or cardinality(p_ids) > (select count(distinct id) from unnest(p_ids) as id)
         or exists (select 1 from {t}.runs where run_id = any (p_ids))
@@ -30,7 +30,8 @@ begin
         select
             nextval(v_numbers) as id, place, new->>{NewRun.run_id} as run_id, new->>{NewRun.workflow} as workflow,
             (new->>{NewRun.version})::bigint as version, {f}.unb64(new->>{NewRun.input}) as input,
-            (new->{NewRun.tags})::json as tags, (new->>{NewRun.deadline_at})::bigint as deadline_at,
+            (new->{NewRun.tags})::json as tags, new->>{NewRun.title} as title, new->>{NewRun.started_by} as started_by,
+            (new->>{NewRun.deadline_at})::bigint as deadline_at,
                 (new->>{NewRun.max_suspend})::bigint as max_suspend,
             (new->>{NewRun.discards})::boolean as discards
         from jsonb_array_elements(p_runs) with ordinality as x (new, place)
@@ -64,7 +65,8 @@ begin
         insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from planned order by id
     ),
     paid as (
-        insert into {t}.payloads (run, input, tags) select id, input, tags from planned order by id
+        insert into {t}.payloads (run, input, tags, title, started_by)
+        select id, input, tags, title, started_by from planned order by id
     )
     select bool_and(is_claimed), string_agg('["ready",' || to_json(run_id)::text || '],', '') filter (where not is_claimed)
     into v_is_claimed, v_ready

@@ -325,6 +325,9 @@ begin
     if jsonb_array_length(c->{Commit.closed}) > 0 then
         perform {f}.note_records(jsonb_build_array('close', p_run, c->{Commit.closed}));
     end if;
+    if jsonb_typeof(c->{Commit.description}) = 'array' then
+        perform {f}.describe(p_run, v_run_id, c->{Commit.description});
+    end if;
     if jsonb_array_length(c->{Commit.progress}) > 0 or jsonb_array_length(c->{Commit.ended_progress}) > 0 then
         has_progress := {f}.keep_progress(p_run, c->{Commit.progress}, c->{Commit.ended_progress}) or has_progress;
     end if;

@@ -57,6 +57,18 @@ return case p_by
     when 'took' then 'coalesce(r.ended_at - coalesce(r.started_at, r.created_at), -1)'
 end;
 
+-- What a value of a condition asks of an attribute (a), as SQL. Values of one type begin with the same letter.
+create function {f}.attribute_test_of(p_value text, p_test text) returns text language sql immutable parallel safe
+return case
+    when p_test = '*' then 'true'
+    when p_test = '~' then 'a.value like ''t'' || {f}.like_of(' || p_value || ' - 0)'
+    when p_test = '=' then 'a.value = (' || p_value || '->>1)'
+    when p_test in ('<', '<=')
+        then 'a.value ' || p_test || ' (' || p_value || '->>1) and a.value >= left(' || p_value || '->>1, 1)'
+    when p_test in ('>', '>=')
+        then 'a.value ' || p_test || ' (' || p_value || '->>1) and a.value < chr(ascii(' || p_value || '->>1) + 1)'
+end;
+
 -- One value of a condition as SQL; `p_value` is its position in the filter. If few runs are expected to match
 -- (`p_is_rare`), these are found first: no statistics tell the planner how few they are. Reading JSON is expensive, so
 -- it is read only for runs that can have failed, and for inputs that contain the value somewhere.
@@ -83,11 +95,24 @@ begin
             else 'exists (select 1 from {t}.payloads as p, json_array_elements(p.tags) as tag'
                 || ' where p.run = r.id and p.tags::text <> ''[]'' and ' || v_tag || ')'
         end
+        when 'attr' then case
+            when p_is_rare then 'r.id = any (array(select a.run from {t}.attributes as a where a.name = ' || p_path
+                || ' and ' || {f}.attribute_test_of(p_value, p_relation) || ' order by a.run))'
+            else 'exists (select 1 from {t}.attributes as a where a.run = r.id and a.name = ' || p_path
+                || ' and ' || {f}.attribute_test_of(p_value, p_relation) || ')'
+        end
+        when 'started_by' then case
+            when p_is_rare then 'r.id = any (array(select p.run from {t}.payloads as p where p.started_by is not null'
+                || ' and p.started_by' || v_test || ' order by p.run))'
+            else '(select p.started_by from {t}.payloads as p where p.run = r.id)' || v_test
+        end
+        when 'title' then '(select lower(p.title collate "C") from {t}.payloads as p where p.run = r.id)' || v_test
         when 'waiting' then 'exists (select 1 from {t}.waits as w where w.run = r.id and (w.kind || '':''' || v_test
             || ' or exists (select 1 from unnest(w.names) as name where w.kind || '':'' || name' || v_test || ')))'
         when 'error' then '{f}.error_of(r.id)' || v_test
         when 'word' then '(lower(r.run_id collate "C")' || v_test || ' or lower(coalesce(r.key, '''') collate "C")' || v_test
             || ' or r.definition in (select d.id from {t}.definitions as d where lower(d.workflow collate "C")' || v_test || ')'
+            || ' or (select lower(p.title collate "C") from {t}.payloads as p where p.run = r.id)' || v_test
             || ' or r.status <> ''completed'' and {f}.error_of(r.id)' || v_test || ')'
         when 'input' then case
             when p_is_exact then 'exists (select 1 from {t}.payloads as p where p.run = r.id'
@@ -208,7 +233,7 @@ return p_filter->>{RunFilter.workflow} is not null and p_filter->>{RunFilter.key
 
 -- Whether a page of a filter is a few ranges of an index, or simply the first of all runs.
 create function {f}.is_range(p_filter jsonb) returns boolean language sql immutable
-return p_filter->{RunFilter.order} <> '["id", true]' or p_filter->>{RunFilter.key} is not null
+return p_filter->{RunFilter.order} <> '["id", true, ""]' or p_filter->>{RunFilter.key} is not null
     or p_filter->>{RunFilter.parent} is not null
     or (p_filter->>{RunFilter.workflow} is null and p_filter->{RunFilter.conditions} = '[]') or {f}.is_workflow(p_filter)
     or exists (select 1 from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one) where one <> 'completed');
@@ -267,6 +292,46 @@ begin
         || array_to_string(v_parts, ' union all ') || ') as parts order by ' || p_order || ' limit $3) as found';
 end $$;
 
+-- The place of a condition that names one value of an attribute, if a page can be read from its range of the index.
+create function {f}.walked_condition(p_filter jsonb) returns bigint language sql immutable
+return (
+    select min(place) - 1
+    from jsonb_array_elements(p_filter->{RunFilter.conditions}) with ordinality as x (one, place)
+    where one->>{Condition.field} = 'attr' and not (one->{Condition.negated})::boolean
+        and jsonb_array_length(one->{Condition.values}) = 1 and one->{Condition.values}->0->>0 = '='
+        and p_filter->{RunFilter.order}->>{Order.by} = 'id' and p_filter->>{RunFilter.key} is null
+        and p_filter->>{RunFilter.parent} is null
+);
+
+-- The ids of a page, as a walk over the index of attributes: the runs with one value of an attribute, or all runs that
+-- have it in the order of its values. The parameters are those of `page_of`.
+create function {f}.walk_of(p_filter jsonb, p_before text, p_place bigint) returns text language plpgsql stable as $$
+declare
+    v_way constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then ' desc' else ' asc' end;
+    v_sign constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then '<' else '>' end;
+    v_condition constant text := format('$1->{RunFilter.conditions}->%s', p_place);
+    v_name constant text := case
+        when p_filter->{RunFilter.order}->>{Order.attribute} <> '' then '($1->{RunFilter.order}->>{Order.attribute})'
+        else '(' || v_condition || '->>{Condition.path})'
+    end;
+    v_text text := 'select array(select r.id' || {f}.selection_of(p_filter, '{t}.attributes as o cross join {t}.runs', false)
+        || ' and r.id = o.run and o.name = ' || v_name;
+begin
+    if jsonb_array_length(p_filter->{RunFilter.statuses}) > 0 then
+        v_text := v_text || ' and r.status = any (array(select jsonb_array_elements_text($1->{RunFilter.statuses})))';
+    end if;
+    if p_filter->{RunFilter.order}->>{Order.attribute} = '' then
+        return v_text || ' and o.value = (' || v_condition || '->{Condition.values}->0->>1)'
+            || case when p_before is null then '' else ' and o.run_id ' || v_sign || ' $2' end
+            || ' order by o.run_id' || v_way || ' limit $3)';
+    end if;
+    return v_text
+        || case when p_before is null then '' else ' and (o.value, o.run_id) ' || v_sign
+            || ' ((select b.value from {t}.attributes as b join {t}.runs as x on x.id = b.run where x.run_id = $2'
+            || ' and b.name = ' || v_name || '), $2)' end
+        || ' order by o.value' || v_way || ', o.run_id' || v_way || ' limit $3)';
+end $$;
+
 -- If many runs match a condition without an index, the newest runs fill a page quickly. If few match, a scan of the
 -- whole table is several times as fast as walking the ids in order.
 create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
@@ -278,11 +343,14 @@ declare
         || 'run_id' || v_way;
     v_newest constant text := '(select * from {t}.runs' || case when p_before is null then '' else ' where run_id < $2' end
         || ' order by run_id desc limit 5000)';
+    v_walked constant bigint := {f}.walked_condition(p_filter);
     v_found bigint[];
 begin
-    if p_filter = '[[], null, null, null, [], ["id", true]]' and p_before is null then
+    if p_filter = '[[], null, null, null, [], ["id", true, ""]]' and p_before is null then
         -- The most common request, without assembling a statement.
         v_found := array(select id from {t}.runs order by run_id desc limit p_limit);
+    elsif v_walked is not null or p_filter->{RunFilter.order}->>{Order.attribute} <> '' then
+        execute {f}.walk_of(p_filter, p_before, v_walked) into v_found using p_filter, p_before, p_limit;
     elsif {f}.is_range(p_filter) then
         execute {f}.page_of(p_filter, p_before, '{t}.runs', v_order, false) into v_found using p_filter, p_before, p_limit;
     else

@@ -53,9 +53,14 @@ begin
         headed as (
             insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from made
         )
-        insert into {t}.payloads (run, input, tags)
-        select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json from made
+        insert into {t}.payloads (run, input, tags, title, started_by)
+        select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
+            p_new->>{NewRun.started_by}
+        from made
         returning run into v_run;
+        if p_new->{NewRun.attributes} <> '[]' and v_run is not null then
+            perform {f}.set_attributes(v_run, p_new->>{NewRun.run_id}, p_new->{NewRun.attributes});
+        end if;
     end if;
     if v_run is null then
         return {f}.create_runs(p_now, p_seen, jsonb_build_array(p_new), p_claimant);

@@ -40,7 +40,12 @@ begin
     )
     returning id into run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (run, 0, 0, 0, 0);
-    insert into {t}.payloads (run, input, tags) values (run, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json);
+    insert into {t}.payloads (run, input, tags, title, started_by)
+    values (run, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
+        p_new->>{NewRun.started_by});
+    if p_new->{NewRun.attributes} <> '[]' then
+        perform {f}.set_attributes(run, p_new->>{NewRun.run_id}, p_new->{NewRun.attributes});
+    end if;
     if v_key is not null and p_debounced_until is null then
         update {t}.signals set run = insert_run.run, key = null where key = v_key;
     end if;
@@ -71,8 +76,12 @@ begin
     )
     returning id into v_run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (v_run, 0, 0, 0, 0);
-    insert into {t}.payloads (run, input, failure, tags)
-    values (v_run, {f}.unb64(p_new->>{NewRun.input}), p_failure, (p_new->{NewRun.tags})::json);
+    insert into {t}.payloads (run, input, failure, tags, title, started_by)
+    values (v_run, {f}.unb64(p_new->>{NewRun.input}), p_failure, (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
+        p_new->>{NewRun.started_by});
+    if p_new->{NewRun.attributes} <> '[]' then
+        perform {f}.set_attributes(v_run, p_new->>{NewRun.run_id}, p_new->{NewRun.attributes});
+    end if;
     perform {f}.hint('ended', p_new->>{NewRun.run_id});
     return v_run;
 end $$;

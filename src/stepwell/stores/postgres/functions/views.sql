@@ -13,6 +13,16 @@ create function {f}.find_run(p_target text) returns bigint language sql stable a
     )
 $$;
 
+-- The types that an attribute has in any run: one look-up in the index for each.
+create function {f}.list_attribute_kinds(p_now bigint, p_seen bigint, p_name text) returns text language sql stable as $$
+    select coalesce(json_agg(kind), '[]')::text
+    from unnest(array['b', 'n', 't', 'w']) as kind
+    where exists (
+        select 1 from {t}.attributes as a
+        where a.name = p_name and a.value >= kind collate "C" and a.value < chr(ascii(kind) + 1) collate "C"
+    )
+$$;
+
 create function {f}.find_many(p_now bigint, p_seen bigint, p_targets jsonb) returns text language plpgsql stable as $$
 begin
     return (

@@ -1,5 +1,12 @@
 -- name: insert
-insert into stepwell_payloads (run, input, failure, tags) values (:run, :input, :failure, :tags);
+insert into stepwell_payloads (run, input, failure, tags, title, started_by)
+values (:run, :input, :failure, :tags, :title, :started_by);
+
+-- name: entitle
+update stepwell_payloads set title = nullif(:title, '') where run = :run;
+
+-- name: tag
+update stepwell_payloads set tags = :tags where run = :run;
 
 -- name: change_input
 update stepwell_payloads set input = :input where run = :run;

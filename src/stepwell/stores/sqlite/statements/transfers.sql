@@ -49,6 +49,7 @@ delete from stepwell_definitions;
 delete from stepwell_workers;
 delete from stepwell_runs;
 delete from stepwell_payloads;
+delete from stepwell_attributes;
 delete from stepwell_published;
 delete from stepwell_chunks;
 delete from stepwell_entries;
@@ -111,7 +112,8 @@ where r.id = :run;
 insert into stepwell_runs ({Run.*}, definition, number) values ({:Run.*}, :definition, :number) returning id;
 
 -- name: add_payloads
-insert into stepwell_payloads (run, input, output, failure, tags) values (:run, :input, :output, :failure, :tags);
+insert into stepwell_payloads (run, input, output, failure, tags, title, started_by)
+values (:run, :input, :output, :failure, :tags, :title, :started_by);
 
 -- name: list_open_waits
 select position, armed from stepwell_waits where run = :run and topic is not null order by position;

@@ -49,7 +49,7 @@ select {Run.* to row} from stepwell_run_rows where parent = :run_id order by id;
 -- name: list_runs
 -- The markers are replaced by texts from the allow-list in stores/sql/filters.py. It returns only ids: other columns
 -- are not read for runs that are not on the page.
-select r.id from stepwell_runs as r {tables} where {conditions} and {more} order by {order} limit :limit;
+select r.id from {tables} where {conditions} and {more} order by {order} limit :limit;
 
 -- name: find_many
 select {Run.* to row} from stepwell_run_rows where id in (select value from json_each(:ids));
@@ -74,7 +74,7 @@ where id = :id;
 
 -- name: count_runs
 -- Markers as in list_runs.
-select count(*) from (select 1 from stepwell_runs as r {tables} where {conditions} limit :limit);
+select count(*) from (select 1 from {tables} where {conditions} and {more} limit :limit);
 
 -- name: count_unfinished
 -- The states are listed, so that the index covers the query.

@@ -35,6 +35,7 @@ from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import decode_hold, encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.attributes import describe
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.events import add_topic_waits, list_topic_waits, receive
@@ -219,6 +220,8 @@ def _write_more(
         open_record(tx, run, opening)
     for closing in commit.closed:
         close_record(tx, run, closing)
+    if commit.description is not None:
+        describe(tx, run, commit.run_id, commit.description)
     return tuple([claimed for claimed in started if claimed is not None]) if started else ()
 
 

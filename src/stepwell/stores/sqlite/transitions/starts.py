@@ -15,6 +15,7 @@ from stepwell.stores.sqlite.histories import read_signals
 from stepwell.stores.sqlite.rows import encode_tags, encode_texts, to_status
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.attributes import set_attributes
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 
@@ -155,7 +156,9 @@ def _insert_row(
     values = (new.run_id, definition, status.value, epoch, owner, *times, key, generation, *parent, *before, *limits)
     row = tx.execute(_INSERT, values).fetchone()
     assert row is not None
-    tx.write(_INSERT_PAYLOAD, (row[0], new.input, failure, encode_tags(new.tags)))
+    tx.write(_INSERT_PAYLOAD, (row[0], new.input, failure, encode_tags(new.tags), new.title, new.started_by))
+    if new.attributes:
+        set_attributes(tx, row[0], new.run_id, new.attributes)
     if new.discards:
         tx.run("signals.plan_discard", run=row[0])
     return int(row[0])
@@ -185,4 +188,7 @@ def _fresh(tx: Transaction, new: NewRun, owner: Incarnation, generation: int, pr
         tags=new.tags,
         deadline_at=new.deadline_at,
         max_suspend=new.max_suspend,
+        title=new.title,
+        started_by=new.started_by,
+        attributes=new.attributes,
     )

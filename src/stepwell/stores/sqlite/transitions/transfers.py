@@ -42,6 +42,7 @@ from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.packed_items import Packer, manifest
 from stepwell.stores.sqlite.rows import encode_locations, encode_texts, from_run, to_worker
 from stepwell.stores.sqlite.transaction import Transaction
+from stepwell.stores.sqlite.transitions.attributes import set_attributes
 from stepwell.stores.sqlite.transitions.holds import add_act
 from stepwell.stores.sqlite.transitions.rescues import rescue
 
@@ -275,6 +276,7 @@ def _add_row(tx: Transaction, run: Run, applied: int) -> int:
     row = tx.find("transfers.add_run", **values, definition=definition, number=applied)
     assert row is not None
     tx.run("transfers.add_payloads", **values, run=row[0])
+    set_attributes(tx, row[0], run.run_id, run.attributes)
     return int(row[0])
 
 
