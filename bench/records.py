@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from bench.arenas import Arena
 from bench.probes import QUIET, opened
@@ -34,7 +35,7 @@ async def records(arena: Arena, size: Size, report: Report) -> None:
         async with opened(url) as bench:
             runs = await bench.engine.runs.start_many(waiting, [Start()] * (size.signals * 2))
             await bench.until("waiting", size.signals * 2)
-            targets = [run.run_id for run in runs]
+            targets = [str(run.run_id) for run in runs]
         store = (await stack.enter_async_context(opened(url, serves=False, **QUIET))).probe.store
         report.say("records: changes that signal a run, and signals, by turns")
         random.Random(1).shuffle(targets)
@@ -120,7 +121,7 @@ async def _pages(store: Store, size: Size, report: Report) -> None:
         "of all": RecordFilter("task"),
     }
     for name, where in wanted.items():
-        took = [await _timed(lambda w=where: store.records.list_records(w, limit=_PAGE)) for _ in range(size.asked)]
+        took = [await _timed(partial(store.records.list_records, where, limit=_PAGE)) for _ in range(size.asked)]
         one = statistics.median(took) * 1e3
         report.timed(f"records    first {_PAGE} {name}", f"{one:.2f}", *at_most(one, _PAGE_MS_MAX))
 

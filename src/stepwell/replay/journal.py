@@ -486,5 +486,5 @@ class Journal:
             tuple(extras.progress.values()),
             tuple(extras.ended_progress),
             tuple(extras.ended_attempts),
-            extras.description,
+            description=extras.description,
         )

@@ -99,7 +99,7 @@ class RunStore(Protocol):
         Order of effects: names, entries, attempts (then `ended_attempts` are removed), cursors, then trims (so a commit
         may append and trim the same entry), consumed signals, refused signals and replies (the first reply to a signal
         counts), received events, children, published, appends, waits, emitted events, records (opened, then closed),
-        progress (then `ended_progress`; apart from a cancel, only this removes progress), move.
+        the description, progress (then `ended_progress`; apart from a cancel, only this removes progress), move.
         Published: replaces the value of that name unless the stored one has a later position.
         Appends: each gets the next offset of its stream, from 1. An append that `begins` a part first withdraws what
         other parts of its source wrote to the stream: if there is any, the store appends a RESET with the first
