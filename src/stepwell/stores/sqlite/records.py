@@ -71,7 +71,7 @@ def find_record(connection: apsw.Connection, kind: str, record_id: str) -> Recor
     """The record with this kind and id. Raises `CorruptRecordError` if it cannot be read."""
     if not is_storable(kind + record_id):
         return None
-    row = row_of(connection, "records.find_known", kind=kind, record_id=record_id, labels="")
+    row = row_of(connection, "records.find_number", kind=kind, record_id=record_id)
     return None if row is None else read_record(connection, row[0])
 
 

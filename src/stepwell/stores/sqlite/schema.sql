@@ -455,7 +455,8 @@ create index stepwell_records_due on stepwell_records (kind, due_at) where due_a
 create index stepwell_records_closed on stepwell_records (kind, updated_at) where is_open = 0;
 create index stepwell_records_run on stepwell_records (run) where run is not null;
 -- What the end of a run closes. Few records are in it, and none if no run opens records.
-create index stepwell_records_closing on stepwell_records (run, location) where is_open = 1 and end_state is not null;
+create index stepwell_records_closing on stepwell_records (run, location)
+where run is not null and is_open = 1 and end_state is not null;
 
 -- The labels of records once more, in the order of pages.
 create table stepwell_record_labels (

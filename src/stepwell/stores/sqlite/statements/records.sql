@@ -1,7 +1,14 @@
 -- name: find_known
-select number, version, is_open, due_at, labels = :labels
+-- And whether the labels are these, and everything in the other indexes apart from the due time.
+select
+    number, version, is_open, due_at,
+    labels = :labels,
+    state = :state and is_open = :is_open and end_state is :end_state
 from stepwell_records
 where kind = :kind and record_id = :record_id;
+
+-- name: find_number
+select number from stepwell_records where kind = :kind and record_id = :record_id;
 
 -- name: find_made
 -- The last change that made this version or an earlier one. It is read backwards, because repeated and outdated changes
@@ -24,6 +31,15 @@ returning number;
 update stepwell_records
 set version = version + 1, state = :state, labels = :labels, is_open = :is_open, due_at = :due_at,
     end_state = :end_state, updated_at = :now, body = :body
+where number = :number;
+
+-- name: rewrite
+-- An index is written if one of its columns is set, even to the value that it has: so this one sets none.
+update stepwell_records set version = version + 1, labels = :labels, updated_at = :now, body = :body where number = :number;
+
+-- name: reschedule
+update stepwell_records
+set version = version + 1, labels = :labels, due_at = :due_at, updated_at = :now, body = :body
 where number = :number;
 
 -- name: close

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from stepwell.model.records import Changed, ChangeOutcome, RecordChange, check_change
 from stepwell.model.workers import Claimant
-from stepwell.stores.sqlite.rows import encode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.records import add, append_events, replace
+from stepwell.stores.sqlite.transitions.records import add, append_events, find_known, replace
 from stepwell.stores.sqlite.transitions.signals import deliver_all
 from stepwell.stores.sqlite.transitions.starts import create_some
 
-_FIND_KNOWN, _FIND_MADE = SQL["records.find_known"], SQL["records.find_made"]
+_FIND_MADE = SQL["records.find_made"]
 
 
 def change(tx: Transaction, changes: Sequence[RecordChange], claimant: Claimant | None) -> list[Changed]:
@@ -27,7 +26,7 @@ def change(tx: Transaction, changes: Sequence[RecordChange], claimant: Claimant 
 
 def _change_one(tx: Transaction, change: RecordChange, quota: Quota, claimant: Claimant | None) -> Changed:
     new, made = change.record, change.expected + 1
-    known = tx.execute(_FIND_KNOWN, (encode_texts(new.labels), new.kind, new.record_id)).fetchone()
+    known = find_known(tx, new)
     version = 0 if known is None else known[1]
     if version != change.expected:
         # Only now it may have been applied before.

@@ -21,11 +21,13 @@ from stepwell.stores.sqlite.rows import encode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 
-_ADD, _REPLACE, _CLOSE = SQL["records.add"], SQL["records.replace"], SQL["records.close"]
+_ADD, _REPLACE, _RESCHEDULE, _REWRITE, _CLOSE = (
+    SQL[f"records.{name}"] for name in ("add", "replace", "reschedule", "rewrite", "close")
+)
 _ADD_LABELS, _MARK_LABELS, _REMOVE_LABELS = (
     SQL[f"records.{name}"] for name in ("add_labels", "mark_labels", "remove_labels")
 )
-_APPEND_EVENT = SQL["records.append_event"]
+_FIND_KNOWN, _APPEND_EVENT = SQL["records.find_known"], SQL["records.append_event"]
 
 
 def add(tx: Transaction, new: NewRecord, *, run: int | None = None, location: Location | None = None) -> int | None:
@@ -42,16 +44,28 @@ def add(tx: Transaction, new: NewRecord, *, run: int | None = None, location: Lo
     return int(row[0])
 
 
+def find_known(tx: Transaction, new: NewRecord) -> Row | None:
+    """The row of `records.find_known` for a record that is to be replaced."""
+    same = (encode_texts(new.labels), new.state, new.is_open, new.end_state)
+    row: Row | None = tx.execute(_FIND_KNOWN, (*same, new.kind, new.record_id)).fetchone()
+    return row
+
+
 def replace(tx: Transaction, known: Row, new: NewRecord) -> int:
     """Replace a record, from its row of `records.find_known`. Returns its number."""
-    number, _, was_open, was_due_at, has_same_labels = known
+    number, _, was_open, was_due_at, has_same_labels, has_same_state = known
     due_at, labels = _due_at(new), encode_texts(new.labels)
     if not has_same_labels:
         tx.write(_REMOVE_LABELS, (new.kind, was_open, number))
         tx.write(_ADD_LABELS, (new.kind, new.is_open, number, due_at, labels))
     elif new.labels and (was_open, was_due_at) != (new.is_open, due_at):
         tx.write(_MARK_LABELS, (new.is_open, due_at, new.kind, was_open, number))
-    tx.write(_REPLACE, (new.state, labels, new.is_open, due_at, new.end_state, tx.now, new.body, number))
+    if not has_same_state:
+        tx.write(_REPLACE, (new.state, labels, new.is_open, due_at, new.end_state, tx.now, new.body, number))
+    elif due_at != was_due_at:
+        tx.write(_RESCHEDULE, (labels, due_at, tx.now, new.body, number))
+    else:
+        tx.write(_REWRITE, (labels, tx.now, new.body, number))
     if due_at is not None and (was_due_at is None or due_at < was_due_at):
         tx.hint_all(HintKind.DUE)
     return int(number)
