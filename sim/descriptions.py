@@ -32,6 +32,8 @@ class Descriptions:
                     self.add(inner)
             if part.get("op") == "seq" and self._rng.random() < 0.4:
                 part["items"].insert(self._rng.randint(0, len(part["items"])), self._node())
+            elif part.get("op") == "map" and self._rng.random() < 0.2:
+                part["items"][0] = {"op": "seq", "id": f"seq_{self._count}d", "items": [part["items"][0], self._node()]}
 
     def _node(self) -> Node:
         self._count += 1
