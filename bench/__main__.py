@@ -14,6 +14,7 @@ from bench.growth import w9
 from bench.killed import w6
 from bench.latency import enqueue, shared, w3, w4
 from bench.limits import limits
+from bench.records import records
 from bench.report import Report
 from bench.resuming import resume
 from bench.sequential import w1, w8
@@ -36,10 +37,11 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "W8": w8,
     "resume": resume,
     "W9": w9,
+    "records": records,
     "endless": endless,
     "surfaces": surfaces,
 }
-APART = ("W9", "endless", "surfaces")  # they take minutes: only if named
+APART = ("W9", "records", "endless", "surfaces")  # they take minutes: only if named
 
 
 def main() -> int:

@@ -33,6 +33,8 @@ class Size:
     killed_steps: int = 20
     ended: int = 1_000_000
     grown_waiting: int = 100_000
+    closed_records: int = 1_000_000
+    open_records: int = 100_000
     asked: int = 100
     iterations: int = 100_000
     listings: int = 5
@@ -70,6 +72,8 @@ QUICK = Size(
     killed_steps=5,
     ended=50,
     grown_waiting=20,
+    closed_records=50,
+    open_records=20,
     asked=3,
     iterations=60,
     listings=1,

@@ -42,10 +42,10 @@ def change(world: World) -> Operation:
     def facts(answer: list[Changed]) -> Iterator[str]:
         seen = {record.number: record for record, _ in world.before["records"]}
         for one, changed in zip(changes, answer, strict=True):
-            is_new = one.change_id not in world.changes
-            yield changed.outcome.value if is_new or changed.outcome is ChangeOutcome.STALE else "repeated"
-            if changed.outcome is ChangeOutcome.CHANGED:
-                world.changes.append(one.change_id)
+            is_repeated = changed.outcome is ChangeOutcome.CHANGED and one in world.changes
+            yield "repeated" if is_repeated else changed.outcome.value
+            if changed.outcome is ChangeOutcome.CHANGED and not is_repeated:
+                world.changes.append(one)
             yield from (f"signal {each.delivery.value}" for each in changed.delivered)
             if any(each.delivery.value == "missing" and each.run_id for each in changed.delivered):
                 yield "signal kept by an ended run"
@@ -67,15 +67,15 @@ def change(world: World) -> Operation:
 
 def _a_change(world: World) -> RecordChange:
     there, chance = world.records(), world.chance
+    if world.changes and world.likely(0.1):
+        return chance.choice(world.changes[-5:])
     new, expected = _a_record(world), 0
     if there and world.likely(0.8):
         record = chance.choice(there)
         new, expected = new._replace(kind=record.kind, record_id=record.record_id), record.version
     if world.likely(0.1):
         expected = max(0, expected + chance.choice([-1, 1]))
-    is_known = bool(world.changes) and world.likely(0.08)
-    change_id = chance.choice(world.changes) if is_known else world.next_id("c")
-    return RecordChange(change_id, expected, new, _events(world), _signals(world), _starts(world))
+    return RecordChange(world.next_id("c"), expected, new, _events(world), _signals(world), _starts(world))
 
 
 def _a_record(world: World) -> NewRecord:

@@ -11,7 +11,7 @@ from stepwell.clock import Instant
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import StepwellError
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
-from stepwell.model.records import CLOSED_WITH_RUN, Record
+from stepwell.model.records import CLOSED_WITH_RUN, Record, RecordChange
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
@@ -80,7 +80,7 @@ class World:
         self.asked: dict[RunId, list[int]] = {}  # signals that asked and were consumed
         self.events: list[EventId] = []
         self.emitted: list[EventId] = []
-        self.changes: list[str] = []  # of records
+        self.changes: list[RecordChange] = []  # that were applied
         self._ids = 0
 
     # --- what happens ----------------------------------------------------------------------

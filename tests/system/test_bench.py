@@ -72,9 +72,12 @@ def test_times_of_a_workload_that_is_too_small_are_not_judged_and_counts_are() -
     assert not report.is_good
 
 
-def test_the_surfaces_are_measured() -> None:
-    done = _bench("--store", "sqlite", "--only", "surfaces")
+def test_the_surfaces_and_records_are_measured() -> None:
+    done = _bench("--store", "sqlite", "--only", "surfaces,records")
     figures = _figures(done)
+    assert {"records  a change with a signal, in signals", "first 50 of a state"} <= {
+        name.removeprefix("records    ") for name in figures
+    }, done.stderr
     assert {"ls    everything", "ls    tag:team=blue", "ls    sort:-started"} <= {*figures}, done.stderr
     assert figures["GET /runs  answers that are not 200"] == ("0", "ok")
     assert figures["GET /runs  requests/s"]

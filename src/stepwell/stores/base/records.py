@@ -16,10 +16,11 @@ class RecordStore(Protocol):
     async def change(self, changes: Sequence[RecordChange], claimant: Claimant | None = None) -> list[Changed]:
         """Apply each change completely or not at all, in order, in one transaction; a stale one does not affect others.
 
-        A change whose `change_id` is known answers CHANGED with the version that it made, and writes nothing. Otherwise
-        it is STALE unless the record has the version `expected`, open or closed. An applied change replaces the record,
-        except its run and location; sets its version to `expected` + 1; keeps `created_at`, sets `updated_at` to now;
-        drops the due time of a closed record; and appends the events.
+        A change that was applied before answers CHANGED with the version that it made, and writes nothing: the record
+        has an event with its `change_id` and the version `expected` + 1. Otherwise it is STALE unless the record has
+        the version `expected`, open or closed. An applied change replaces the record, except its run and location; sets
+        its version to `expected` + 1; keeps `created_at`, sets `updated_at` to now; drops the due time of a closed
+        record; and appends the events.
         Its runs are created as by `RunStore.create`: a start whose id or key is taken creates nothing, without an
         effect on the others and on the change. Then its signals are delivered as by `SignalStore.deliver`, except that
         none is lost: see `RecordChange.signals`. Both may claim runs for the claimant, all changes together at most its

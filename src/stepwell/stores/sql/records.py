@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -13,32 +13,39 @@ from stepwell.model.records import Record, RecordFilter
 class _Index(NamedTuple):
     """An index whose ranges are in the order of pages, and the condition that makes a range of it."""
 
-    table: str
     name: str
     condition: str
     number: str = "d.number"  # the column with the number of the record
 
     @property
+    def table(self) -> str:
+        """What is read. The index is named, because SQLite does not know how many records have a label or a state."""
+        return f"{_LABELS if self.is_of_labels else 'stepwell_records'} as d {self.name}"
+
+    @property
     def is_of_labels(self) -> bool:
         """Whether it has a row for each label of a record."""
-        return self.table == _LABELS
+        return self.number == "d.record"
 
 
-_RECORDS, _LABELS = "stepwell_records", "stepwell_record_labels"
-_DUE_ONLY: Final = "due_at is not null"
-_IS_OPEN: Final = "is_open = :is_open"
-_BY_RUN: Final = _Index(_RECORDS, "stepwell_records_run", "run = (select id from stepwell_runs where run_id = :run_id)")
-_BY_STATE: Final = _Index(_RECORDS, "stepwell_records_state", "state = :state")
-_BY_OPEN: Final = _Index(_RECORDS, "stepwell_records_open", _IS_OPEN)
-_BY_DUE: Final = _Index(_RECORDS, "stepwell_records_due", _DUE_ONLY)
-_BY_LABEL: Final = _Index(_LABELS, "stepwell_record_labels_open", f"label = :label_0 and {_IS_OPEN}", "d.record")
-_BY_LABEL_DUE: Final = _Index(_LABELS, "stepwell_record_labels_due", f"label = :label_0 and {_DUE_ONLY}", "d.record")
+_LABELS: Final = "stepwell_record_labels"
+_IS_OPEN: Final = "d.is_open = :is_open"
+_IS_DUE: Final = "d.due_at is not null"
+_FIRST_LABEL: Final = "d.label = :label_0"
+_BY_RUN: Final = _Index(
+    "indexed by stepwell_records_run", "d.run = (select id from stepwell_runs where run_id = :run_id)"
+)
+_BY_STATE: Final = _Index("indexed by stepwell_records_state", f"{_IS_OPEN} and d.state = cast(:state as text)")
+_BY_DUE: Final = _Index("indexed by stepwell_records_due", _IS_DUE)
+_BY_LABEL: Final = _Index("not indexed", f"{_FIRST_LABEL} and {_IS_OPEN}", "d.record")
+_BY_LABEL_DUE: Final = _Index("indexed by stepwell_record_labels_due", f"{_FIRST_LABEL} and {_IS_DUE}", "d.record")
 
 _HAS_LABEL: Final = (
-    f"exists (select 1 from {_LABELS} as other where other.record = {{number}} and other.label = :label_{{label}})"
+    f"exists (select 1 from {_LABELS} as l where l.kind = :kind and l.label = :label_{{label}} "
+    "and l.is_open = d.is_open and l.record = {number})"
 )
 _STATES: Final = "state in (select value from json_each(:states))"
-_STATES_OF_LABELLED: Final = f"exists (select 1 from {_RECORDS} as r where r.number = d.record and r.{_STATES})"
+_STATES_OF_LABELLED: Final = f"exists (select 1 from stepwell_records as r where r.number = d.record and r.{_STATES})"
 
 
 class RecordSearch(NamedTuple):
@@ -56,10 +63,10 @@ class RecordSearch(NamedTuple):
         return text.replace("{conditions}", self.conditions).replace("{order}", self.order)
 
 
-def record_searches(where: RecordFilter, after: Record | None = None) -> list[RecordSearch]:
-    """The ranges of which the first records are the page. The index is named, because SQLite does not know how many
-    records have a label or a state.
-    """
+def record_searches(
+    where: RecordFilter, after: Record | None, list_states: Callable[[bool], Iterable[bytes]]
+) -> list[RecordSearch]:
+    """The ranges of which the first records are the page. `list_states` lists the states of open or closed records."""
     given: dict[str, Any] = {
         "kind": where.kind,
         "run_id": where.run_id,
@@ -69,33 +76,36 @@ def record_searches(where: RecordFilter, after: Record | None = None) -> list[Re
     }
     if after is not None:
         given |= {"after": after.number, "after_due": after.due_at}
-    return [_search(where, index, {**given, **own}, is_first=after is None) for index, own in _ranges(where)]
+    ranges = _ranges(where, list_states)
+    return [_search(where, index, {**given, **own}, is_first=after is None) for index, own in ranges]
 
 
-def _ranges(where: RecordFilter) -> list[tuple[_Index, dict[str, Any]]]:
-    """The indexes that find the fewest records, with the parameters of their ranges."""
+def _ranges(where: RecordFilter, list_states: Callable[[bool], Iterable[bytes]]) -> list[tuple[_Index, dict[str, Any]]]:
+    """The index that finds the fewest records, and the parameters of its ranges."""
     is_due = where.order == "due" or where.due_before is not None
     if is_due and where.is_open is False:
         return []  # a closed record is never due
-    either: list[dict[str, Any]] = [{"is_open": int(one)} for one in (False, True) if where.is_open in (None, one)]
     if where.run_id is not None:
-        return [(_BY_RUN, one) for one in either[:1]]
+        return [(_BY_RUN, {"is_open": where.is_open})]
     if is_due:
         return [(_BY_LABEL_DUE if where.labels else _BY_DUE, {})]
+    either = [is_open for is_open in (True, False) if where.is_open in (None, is_open)]
     if where.labels:
-        return [(_BY_LABEL, one) for one in either]
-    if where.states:
-        return [(_BY_STATE, {"state": state, **either[0]}) for state in dict.fromkeys(where.states)]
-    return [(_BY_OPEN, one) for one in either]
+        return [(_BY_LABEL, {"is_open": is_open}) for is_open in either]
+    return [
+        (_BY_STATE, {"is_open": is_open, "state": state})
+        for is_open in either
+        for state in dict.fromkeys([one.encode() for one in where.states] or list_states(is_open))
+    ]
 
 
 def _search(where: RecordFilter, index: _Index, given: dict[str, Any], *, is_first: bool) -> RecordSearch:
-    conditions = ["kind = :kind", index.condition, *_more(where, index)]
+    conditions = ["d.kind = :kind", index.condition, *_more(where, index)]
     if not is_first:
         conditions.append(_behind(where, index.number))
-    keys = f"due_at, {index.number}" if where.order == "due" else index.number
+    keys = f"d.due_at, {index.number}" if where.order == "due" else index.number
     order = f"{keys} desc" if where.order == "newest" else keys
-    return RecordSearch(keys, f"{index.table} as d indexed by {index.name}", " and ".join(conditions), order, given)
+    return RecordSearch(keys, index.table, " and ".join(conditions), order, given)
 
 
 def _more(where: RecordFilter, index: _Index) -> Iterable[str]:
@@ -103,16 +113,16 @@ def _more(where: RecordFilter, index: _Index) -> Iterable[str]:
     for label in range(1 if index.is_of_labels else 0, len(where.labels)):
         yield _HAS_LABEL.replace("{number}", index.number).replace("{label}", str(label))
     if where.states and index is not _BY_STATE:
-        yield _STATES_OF_LABELLED if index.is_of_labels else _STATES
-    if where.is_open is not None and index in (_BY_RUN, _BY_STATE):
+        yield _STATES_OF_LABELLED if index.is_of_labels else f"d.{_STATES}"
+    if where.is_open is not None and index is _BY_RUN:
         yield _IS_OPEN
     if where.due_before is not None:
-        yield "due_at < :due_before"
+        yield "d.due_at < :due_before"
     if where.order == "due" and index is _BY_RUN:
-        yield _DUE_ONLY
+        yield _IS_DUE
 
 
 def _behind(where: RecordFilter, number: str) -> str:
     if where.order == "due":
-        return f"(due_at, {number}) > (:after_due, :after)"
+        return f"(d.due_at, {number}) > (:after_due, :after)"
     return f"{number} {'<' if where.order == 'newest' else '>'} :after"

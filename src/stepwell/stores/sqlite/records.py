@@ -11,7 +11,7 @@ import apsw
 from stepwell.clock import Instant, Span
 from stepwell.model.records import Changed, Record, RecordChange, RecordEvent, RecordFilter
 from stepwell.model.workers import Claimant
-from stepwell.stores.base.damage import corrupt_record, salvage_record
+from stepwell.stores.base.damage import UNREADABLE, corrupt_record, salvage_record
 from stepwell.stores.sql.records import record_searches
 from stepwell.stores.sqlite.database import Valueless
 from stepwell.stores.sqlite.rows import spelled, to_record
@@ -71,7 +71,7 @@ def find_record(connection: apsw.Connection, kind: str, record_id: str) -> Recor
     """The record with this kind and id. Raises `CorruptRecordError` if it cannot be read."""
     if not is_storable(kind + record_id):
         return None
-    row = row_of(connection, "records.find_known", kind=kind, record_id=record_id)
+    row = row_of(connection, "records.find_number", kind=kind, record_id=record_id)
     return None if row is None else read_record(connection, row[0])
 
 
@@ -88,13 +88,13 @@ def _listed(connection: apsw.Connection, numbers: Sequence[int]) -> list[Record]
     """The records with these numbers, in their order. If a row contains invalid text, each row is read separately."""
     try:
         rows = rows_of(connection, "records.find_many", numbers=json.dumps(numbers))
-    except UnicodeDecodeError as error:
+        found = {record.number: record for record in map(to_record, rows)}
+    except UNREADABLE as error:
         if len(numbers) > 1:
             return [record for number in numbers for record in _listed(connection, [number])]
         row = row_of(connection, "records.find_readable", number=numbers[0])
         return [] if row is None else [_salvage(list(row), error)]
-    found = {row[0]: row for row in rows}
-    return [to_record(found[number]) for number in numbers if number in found]
+    return [found[number] for number in numbers if number in found]
 
 
 def _salvage(values: list[object], error: Exception) -> Record:
@@ -109,7 +109,7 @@ def _list_records(connection: apsw.Connection, where: RecordFilter, after: Recor
 
     def query() -> list[Record]:
         found: list[Row] = []
-        for search in record_searches(where, after):
+        for search in record_searches(where, after, partial(_list_states, connection, where.kind)):
             found += connection.execute(search.fill(SQL["records.list"]), {**search.parameters, "limit": limit})
         found.sort(reverse=where.order == "newest")
         return _listed(connection, [number for *_, number in found[:limit]])
@@ -123,12 +123,16 @@ def _count(connection: apsw.Connection, where: RecordFilter, limit: int) -> int:
 
     def query() -> int:
         found = 0
-        for search in record_searches(where):
+        for search in record_searches(where, None, partial(_list_states, connection, where.kind)):
             [(count,)] = connection.execute(search.fill(SQL["records.count"]), {**search.parameters, "limit": limit})
             found += count
         return min(found, limit)
 
     return in_snapshot(connection, query)
+
+
+def _list_states(connection: apsw.Connection, kind: str, is_open: bool) -> list[bytes]:
+    return [state for (state,) in rows_of(connection, "records.list_states", kind=kind, is_open=is_open)]
 
 
 def _is_askable(where: RecordFilter) -> bool:

@@ -406,13 +406,15 @@ create index stepwell_outbox_owner on stepwell_outbox (owner) where owner is not
 create index stepwell_outbox_dead on stepwell_outbox (event_id) where died_at is not null;
 
 -- Small documents that people keep. Numbers are never reused, because they order pages. A closed record is never due.
--- `run` opened it at `location`; the end of that run closes it in `end_state`, unless that is null.
+-- `labels` is a sorted JSON list. `run` opened the record at `location`; the end of that run closes it in `end_state`,
+-- unless that is null.
 create table stepwell_records (
     number integer primary key autoincrement,
     kind text not null,
     record_id text not null,
     version integer not null,
     state text not null,
+    labels text not null,
     is_open integer not null,
     due_at integer,
     end_state text,
@@ -426,26 +428,26 @@ create table stepwell_records (
     check ((run is null) = (location is null))
 ) strict;
 
--- The number of a record is the last column of each of these indexes, so each of them is in an order of pages.
-create index stepwell_records_open on stepwell_records (kind, is_open);
-create index stepwell_records_state on stepwell_records (kind, state);
+-- The number of a record is the last column of each of these indexes, so their ranges are in the order of pages. There
+-- are as few as possible: a change writes to most of them, and each costs a page.
+create index stepwell_records_state on stepwell_records (kind, is_open, state);
 create index stepwell_records_due on stepwell_records (kind, due_at) where due_at is not null;
 create index stepwell_records_closed on stepwell_records (kind, updated_at) where is_open = 0;
 create index stepwell_records_run on stepwell_records (run) where run is not null;
 -- What the end of a run closes. Few records are in it, and none if no run opens records.
-create index stepwell_records_closing on stepwell_records (run, location) where is_open = 1 and end_state is not null;
+create index stepwell_records_closing on stepwell_records (run, location)
+where run is not null and is_open = 1 and end_state is not null;
 
--- The labels of records, with what pages by label need to know of the record.
+-- The labels of records once more, in the order of pages.
 create table stepwell_record_labels (
-    record integer not null,
-    label text not null,
     kind text not null,
+    label text not null,
     is_open integer not null,
+    record integer not null,
     due_at integer,
-    primary key (record, label)
+    primary key (kind, label, is_open, record)
 ) without rowid, strict;
 
-create index stepwell_record_labels_open on stepwell_record_labels (kind, label, is_open, record);
 create index stepwell_record_labels_due on stepwell_record_labels (kind, label, due_at, record) where due_at is not null;
 
 -- The history of records. The first event of a change has its id, so that repeating the change does nothing.
@@ -460,8 +462,6 @@ create table stepwell_record_events (
     change_id text,
     primary key (record, number)
 ) without rowid, strict;
-
-create unique index stepwell_record_events_change on stepwell_record_events (change_id) where change_id is not null;
 
 -- A run with its columns in other tables. SQLite expands `r.*` whenever the schema has changed, so new columns are
 -- included. Cross joins keep the order: the run first, whatever the condition is.
@@ -481,22 +481,8 @@ cross join stepwell_definitions as d on d.id = r.definition
 cross join stepwell_payloads as p on p.run = r.id
 left join stepwell_workers as w on w.id = r.owner;
 
--- A record in the order of the fields of `Record`.
+-- A record with the id of its run.
 create view stepwell_record_rows as
-select
-    r.number,
-    r.kind,
-    r.record_id,
-    r.version,
-    r.state,
-    (select json_group_array(l.label order by l.label) from stepwell_record_labels as l where l.record = r.number) as labels,
-    r.due_at,
-    r.is_open,
-    r.end_state,
-    w.run_id,
-    r.location,
-    r.body,
-    r.created_at,
-    r.updated_at
+select r.*, w.run_id
 from stepwell_records as r
 left join stepwell_runs as w on w.id = r.run;

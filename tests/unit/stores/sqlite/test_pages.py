@@ -8,6 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from stepwell.clock import Instant
+from stepwell.conformance.records import change, new_record
 from stepwell.conformance.scene import Scene, new_run, new_signal, wait_signal
 from stepwell.stores.sqlite.database import SqliteDatabase
 from stepwell.stores.sqlite.store import SqliteStore
@@ -60,6 +62,19 @@ async def test_a_signal_that_wakes_a_run_does_not_make_it_due_first(scene: Scene
 
     # The signal with its two indexes, and the run; by its status, or by when it is due.
     assert (claimed, woken) == (5, 5)
+
+
+async def test_a_change_of_a_record_writes_few_pages_beside_those_of_its_signal(scene: Scene, pages: Pages) -> None:
+    task = new_record("t1", labels=("a", "b"), due_at=Instant(9), end_state="gone")
+    await scene.waiting("r1", wait_signal("go"))
+    await change(scene, "c1", task)
+
+    noted = await pages(change(scene, "c2", task, 1))
+    closed = task._replace(state="done", is_open=False)
+    decided = await pages(change(scene, "c3", closed, 2, signals=(new_signal("s1", "r1"),)))
+
+    # The record and its history; by state, by when it is due, by when it was closed, and by label; and the signal.
+    assert (noted, decided) == (2, 7 + 5)
 
 
 async def test_a_start_writes_the_run_and_what_finds_it(scene: Scene, pages: Pages) -> None:

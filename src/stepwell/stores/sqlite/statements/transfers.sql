@@ -230,9 +230,10 @@ select number from stepwell_records where number > :after order by number;
 
 -- name: add_record
 insert into stepwell_records (
-    number, kind, record_id, version, state, is_open, due_at, end_state, run, location, created_at, updated_at, body
+    number, kind, record_id, version, state, labels, is_open, due_at, end_state, run, location, created_at, updated_at,
+    body
 ) values (
-    :number, :kind, :record_id, :version, :state, :is_open, :due_at, :end_state,
+    :number, :kind, :record_id, :version, :state, :labels, :is_open, :due_at, :end_state,
     (select id from stepwell_runs where run_id = :run_id), :location, :created_at, :updated_at, :body
 );
 

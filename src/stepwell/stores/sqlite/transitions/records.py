@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 
 from stepwell.clock import Instant, Span
@@ -18,39 +17,55 @@ from stepwell.model.records import (
     check_opening,
 )
 from stepwell.stores.base.wakeups import HintKind
+from stepwell.stores.sqlite.rows import encode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 
-_ADD, _REPLACE, _CLOSE = SQL["records.add"], SQL["records.replace"], SQL["records.close"]
-_ADD_LABEL, _MARK_LABELS, _CLEAR_LABELS = (
-    SQL[f"records.{name}"] for name in ("add_label", "mark_labels", "clear_labels")
+_ADD, _REPLACE, _RESCHEDULE, _REWRITE, _CLOSE = (
+    SQL[f"records.{name}"] for name in ("add", "replace", "reschedule", "rewrite", "close")
 )
-_APPEND_EVENT = SQL["records.append_event"]
+_ADD_LABELS, _MARK_LABELS, _REMOVE_LABELS = (
+    SQL[f"records.{name}"] for name in ("add_labels", "mark_labels", "remove_labels")
+)
+_FIND_KNOWN, _APPEND_EVENT = SQL["records.find_known"], SQL["records.append_event"]
 
 
 def add(tx: Transaction, new: NewRecord, *, run: int | None = None, location: Location | None = None) -> int | None:
     """Add a record. Returns its number, or None if there is one with this kind and id."""
-    due_at = _due_at(new)
-    what = (new.kind, new.record_id, new.state, int(new.is_open), due_at, new.end_state)
+    due_at, labels = _due_at(new), encode_texts(new.labels)
+    what = (new.kind, new.record_id, new.state, labels, new.is_open, due_at, new.end_state)
     row = tx.execute(_ADD, (*what, run, location, tx.now, new.body)).fetchone()
     if row is None:
         return None
-    _add_labels(tx, row[0], new, due_at)
+    if new.labels:
+        tx.write(_ADD_LABELS, (new.kind, new.is_open, row[0], due_at, labels))
     if due_at is not None:
         tx.hint_all(HintKind.DUE)
     return int(row[0])
 
 
+def find_known(tx: Transaction, new: NewRecord) -> Row | None:
+    """The row of `records.find_known` for a record that is to be replaced."""
+    same = (encode_texts(new.labels), new.state, new.is_open, new.end_state)
+    row: Row | None = tx.execute(_FIND_KNOWN, (*same, new.kind, new.record_id)).fetchone()
+    return row
+
+
 def replace(tx: Transaction, known: Row, new: NewRecord) -> int:
     """Replace a record, from its row of `records.find_known`. Returns its number."""
-    number, _, was_open, was_due_at = known
-    due_at = _due_at(new)
-    tx.write(_REPLACE, (new.state, int(new.is_open), due_at, new.end_state, tx.now, new.body, number))
-    if [label for (label,) in tx.rows("records.list_labels", record=number)] != list(new.labels):
-        tx.write(_CLEAR_LABELS, (number,))
-        _add_labels(tx, number, new, due_at)
-    elif new.labels and (bool(was_open), was_due_at) != (new.is_open, due_at):
-        tx.write(_MARK_LABELS, (int(new.is_open), due_at, number))
+    number, _, was_open, was_due_at, has_same_labels, has_same_state = known
+    due_at, labels = _due_at(new), encode_texts(new.labels)
+    if not has_same_labels:
+        tx.write(_REMOVE_LABELS, (new.kind, was_open, number))
+        tx.write(_ADD_LABELS, (new.kind, new.is_open, number, due_at, labels))
+    elif new.labels and (was_open, was_due_at) != (new.is_open, due_at):
+        tx.write(_MARK_LABELS, (new.is_open, due_at, new.kind, was_open, number))
+    if not has_same_state:
+        tx.write(_REPLACE, (new.state, labels, new.is_open, due_at, new.end_state, tx.now, new.body, number))
+    elif due_at != was_due_at:
+        tx.write(_RESCHEDULE, (labels, due_at, tx.now, new.body, number))
+    else:
+        tx.write(_REWRITE, (labels, tx.now, new.body, number))
     if due_at is not None and (was_due_at is None or due_at < was_due_at):
         tx.hint_all(HintKind.DUE)
     return int(number)
@@ -60,15 +75,12 @@ def _due_at(new: NewRecord) -> Instant | None:
     return new.due_at if new.is_open else None
 
 
-def _add_labels(tx: Transaction, number: int, new: NewRecord, due_at: Instant | None) -> None:
-    for label in new.labels:
-        tx.write(_ADD_LABEL, (number, label, new.kind, int(new.is_open), due_at))
-
-
-def append_events(tx: Transaction, number: int, events: Sequence[NewRecordEvent], change_id: str | None = None) -> None:
-    """Append to the history of a record, which has its new version already."""
+def append_events(
+    tx: Transaction, number: int, version: int, events: Sequence[NewRecordEvent], change_id: str | None = None
+) -> None:
+    """Append to the history of a record."""
     for verb, by, data in events:
-        tx.write(_APPEND_EVENT, (number, tx.now, by, verb, data, change_id))
+        tx.write(_APPEND_EVENT, (number, tx.now, by, verb, version, data, change_id))
         change_id = None
 
 
@@ -86,7 +98,7 @@ def open_record(tx: Transaction, run: int, opening: RecordOpening) -> None:
     check_opening(opening.record, opening.events)
     number = add(tx, opening.record, run=run, location=opening.location)
     if number is not None:
-        append_events(tx, number, opening.events)
+        append_events(tx, number, 1, opening.events)
 
 
 def close_record(tx: Transaction, run: int, closing: RecordClosing) -> None:
@@ -94,7 +106,7 @@ def close_record(tx: Transaction, run: int, closing: RecordClosing) -> None:
     check_closing(closing)
     row = tx.find("records.find_open_of_run", kind=closing.kind, record_id=closing.record_id, run=run)
     if row is not None:
-        _close(tx, row[0], closing.event, closing.state)
+        _close(tx, row, closing.event, closing.state)
 
 
 def close_all(tx: Transaction, run: int) -> None:
@@ -113,14 +125,16 @@ def close_lost(tx: Transaction, run: int) -> None:
 
 
 def _close_with_run(tx: Transaction, rows: Iterable[Row]) -> None:
-    for (number,) in rows:
-        _close(tx, number, CLOSED_WITH_RUN)
+    for row in rows:
+        _close(tx, row, CLOSED_WITH_RUN)
 
 
-def _close(tx: Transaction, number: int, event: NewRecordEvent, state: str | None = None) -> None:
+def _close(tx: Transaction, row: Row, event: NewRecordEvent, state: str | None = None) -> None:
+    number, kind, version, has_labels = row
     tx.write(_CLOSE, (state, tx.now, number))
-    tx.write(_MARK_LABELS, (0, None, number))
-    append_events(tx, number, [event])
+    if has_labels:
+        tx.write(_MARK_LABELS, (False, None, kind, True, number))
+    append_events(tx, number, version + 1, [event])
 
 
 # --- care ---
@@ -129,6 +143,7 @@ def _close(tx: Transaction, number: int, event: NewRecordEvent, state: str | Non
 def prune(tx: Transaction, kind: str, older_than: Span, limit: int) -> int:
     """Delete closed records that were last changed longer ago than this."""
     old = tx.rows("records.list_old", kind=kind, before=tx.now - older_than, limit=limit)
-    if old:
-        tx.run("records.prune", numbers=json.dumps([number for (number,) in old]))
+    for (number,) in old:
+        tx.write(_REMOVE_LABELS, (kind, False, number))
+        tx.run("records.prune", number=number)
     return len(old)

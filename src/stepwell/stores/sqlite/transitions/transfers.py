@@ -235,12 +235,9 @@ def _add_signal(tx: Transaction, item: PackedSignal) -> None:
 def _add_record(tx: Transaction, item: Record) -> None:
     if item.run_id is not None and tx.find("transfers.find_run", run_id=item.run_id) is None:
         raise unattached(item)
-    stored = item._asdict() | {"is_open": int(item.is_open)}
-    labels = stored.pop("labels")
+    stored = item._asdict() | {"labels": encode_texts(item.labels)}
     tx.run("transfers.add_record", **stored)
-    for label in labels:
-        one = {"record": item.number, "label": label, "kind": item.kind, "is_open": stored["is_open"]}
-        tx.run("records.add_label", **one, due_at=item.due_at)
+    tx.run("records.add_labels", **stored, record=item.number)
 
 
 def _add_run(tx: Transaction, packed: PackedRun) -> None:
