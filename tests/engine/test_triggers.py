@@ -13,6 +13,7 @@ from stepwell import App, Context, Engine, Event, SyncEngine, Trigger, Workflow,
 from stepwell.codec import Encrypted, JsonCodec, Keys
 from stepwell.engine.trigger_records import topic_label
 from stepwell.errors import DuplicateNameError, InvalidOptionError, NotFoundError, StepwellError
+from stepwell.model.records import NewRecord, NewRecordEvent, RecordChange
 from stepwell.sinks import TopicSink
 from stepwell.testing import Stuck, kit
 from tests.cases.harness import Harness, Node
@@ -274,6 +275,30 @@ async def test_declaring_and_publishing_at_once_never_loses_an_acknowledged_trig
     await harness.drain()
 
     assert {f"after {number}" for number in range(6)} == {run.key for run in await client.do(client.engine.runs.list())}
+
+
+async def test_a_trigger_that_cannot_be_read_hinders_neither_publishers_nor_other_triggers(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+):
+    worker = await harness.worker(pick, clean_up, triggers=[TRIGGERS[0], TRIGGERS[3]])
+    store, triggers = worker.wire.behind, worker.engine.triggers
+    stored = await store.records.find("trigger", "Ordered:pick")
+    assert stored is not None
+    broken = NewRecord("trigger", "Ordered:pick", stored.state, b"?", stored.labels, stored.due_at)
+    await store.records.change([RecordChange("c", stored.version, broken, (NewRecordEvent("broken"),))])
+
+    await worker.publish(Ordered(1))
+    await harness.drain()
+    assert await results(worker) == {"none": "clean"}
+    assert "trigger Ordered:pick starts nothing here" in caplog.text
+    shown = {one.name: bool(one.unreadable) for one in await worker.do(triggers.list())}
+    assert shown == {"Ordered:pick": True, "Ordered:clean_up": False}
+    await harness.advance("7h")  # the worker that declares it writes it again
+    await worker.publish(Ordered(2))
+    await harness.drain()
+    assert (await results(worker))["order-2"] == [2, []]
+    await store.records.change([RecordChange("d", stored.version + 2, broken, (NewRecordEvent("broken"),))])
+    assert await worker.do(triggers.delete("Ordered:pick"))
 
 
 @pytest.mark.parametrize(

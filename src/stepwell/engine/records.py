@@ -97,9 +97,9 @@ class Draft(Generic[B]):
     """What a record is to be, the lines of its history that say so, and what else happens in that transaction."""
 
     state: StrEnum
-    body: B
     lines: tuple[NewLine, ...]
-    labels: tuple[str, ...] = ()
+    body: B | None = None  # None: as it is, also if it cannot be read here
+    labels: tuple[str, ...] | None = None  # None: as they are
     due_at: Instant | None = None
     end_state: StrEnum | None = None
     signals: tuple[NewSignal, ...] = ()
@@ -208,13 +208,18 @@ class Records(Generic[B]):
 
     def _change(self, record_id: str, before: Document[B] | None, draft: Draft[B]) -> RecordChange:
         self._check_move(record_id, before, draft.state)
-        body = self._backend.codec.encode(draft.body, self._body, place=body_place(self.kind, record_id))
+        if draft.body is not None:
+            body = self._backend.codec.encode(draft.body, self._body, place=body_place(self.kind, record_id))
+        else:
+            assert before is not None, "a new record has a body"
+            body = before.record.body
+        labels = draft.labels if draft.labels is not None else () if before is None else before.record.labels
         record = NewRecord(
             self.kind,
             record_id,
             draft.state,
             body,
-            check_labels(draft.labels, self.kind),
+            check_labels(labels, self.kind),
             draft.due_at,
             draft.state not in self._life.closed,
             draft.end_state,

@@ -125,7 +125,7 @@ class SavedViews:
         def decide(it: Document[SavedViewBody] | None) -> Draft[SavedViewBody] | None:
             if it is None or not it.record.is_open:
                 return None
-            return Draft(state=SavedViewState.DELETED, body=it.body, lines=(NewLine("deleted", by),))
+            return Draft(state=SavedViewState.DELETED, lines=(NewLine("deleted", by),))
 
         if not await self._records.change(_id(name, owner), decide):
             raise await self._missing(name, owner)

@@ -79,8 +79,7 @@ class ServiceFailures:
         def decide(it: Document[FailureBody] | None) -> Draft[FailureBody] | None:
             if it is None or not it.record.is_open:
                 return None
-            body = it.content or FailureBody("", "", "", "", 0, 0)
-            return Draft(state=ServiceState.RECOVERED, body=body, lines=(NewLine(verb),))
+            return Draft(state=ServiceState.RECOVERED, lines=(NewLine(verb),))
 
         if await self._records.change(record_id, decide):
             # Here, so that a worker whose services never fail writes nothing.

@@ -74,8 +74,10 @@ def _redeclared(it: Document[TriggerBody], said: TriggerBody) -> Draft[TriggerBo
 
 def renewed(said: TriggerBody, it: Document[TriggerBody] | None) -> Draft[TriggerBody] | None:
     """The renewal by a worker that lives. What was declared last is in force, so other code does not renew it."""
-    if it is None or it.record.state != TriggerState.ACTIVE or not _is_same(it.body, said):
+    if it is None or it.record.state != TriggerState.ACTIVE or not _is_same(it.content or said, said):
         return None
+    if it.content is None:  # it was damaged
+        return _draft(said, TriggerState.ACTIVE, _DECLARED)
     if it.body.declared_at > said.declared_at - RENEW_EVERY // 2:
         return None  # another worker has just renewed it
     return _draft(msgspec.structs.replace(it.body, declared_at=said.declared_at), TriggerState.ACTIVE, _RENEWED)
@@ -84,7 +86,7 @@ def renewed(said: TriggerBody, it: Document[TriggerBody] | None) -> Draft[Trigge
 def expired(it: Document[TriggerBody] | None, now: Instant) -> Draft[TriggerBody] | None:
     if it is None or it.record.state != TriggerState.ACTIVE or it.record.due_at is None or it.record.due_at > now:
         return None
-    return _draft(it.body, TriggerState.UNDECLARED, NewLine("undeclared"))
+    return Draft(state=TriggerState.UNDECLARED, lines=(NewLine("undeclared"),))
 
 
 def paused(it: Document[TriggerBody] | None, by: str, reason: str) -> Draft[TriggerBody] | None:
@@ -104,7 +106,7 @@ def resumed(it: Document[TriggerBody] | None, by: str, now: Instant) -> Draft[Tr
 def deleted(it: Document[TriggerBody] | None, by: str) -> Draft[TriggerBody] | None:
     if it is None or not it.record.is_open:
         return None
-    return _draft(it.body, TriggerState.DELETED, NewLine("deleted", by))
+    return Draft(state=TriggerState.DELETED, lines=(NewLine("deleted", by),))
 
 
 def failed(failure: TriggerFailure, it: Document[TriggerBody] | None) -> Draft[TriggerBody] | None:

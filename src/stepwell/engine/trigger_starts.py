@@ -61,6 +61,9 @@ class TriggerStarts:
         while len(page) == PAGE:
             page = await records.list(labels=(label,), limit=PAGE, after=page[-1].record.record_id)
             found += page
+        for one in found:
+            if one.problem is not None:
+                _LOG.warning("trigger %s starts nothing here: %s", one.record.record_id, one.problem.title)
         if found:
             self._known[topic] = sorted(found, key=lambda one: one.record.record_id)
         else:
@@ -74,8 +77,8 @@ class TriggerStarts:
         unfit: list[Unfit] = []
         payload = _Payload(self._backend, topic, value, hint, event_id)
         for one in known:
-            if one.record.state != TriggerState.ACTIVE:
-                continue
+            if one.record.state != TriggerState.ACTIVE or one.content is None:
+                continue  # one that cannot be read starts nothing, and does not hinder the others
             try:
                 starts.append(self._start(one, payload))
             except StepwellError as error:
