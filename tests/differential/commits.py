@@ -15,6 +15,7 @@ from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.workers import Fence
 from tests.differential import parts, records
+from tests.differential.attributes import description
 from tests.differential.runs import an_announce, new_run
 from tests.differential.world import Operation, World
 
@@ -22,7 +23,7 @@ _TRIMMED = "its parent no longer needs it"
 _PARTS = (
     *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
     *("ended_attempts", "opened", "closed"),
-    *("consumed", "refused", "received", "emits", "published", "appends"),
+    *("consumed", "refused", "received", "emits", "published", "appends", "description"),
 )
 
 
@@ -147,6 +148,7 @@ def a_commit(world: World, run: Run) -> Commit:
         opened=records.opened(world, at) if likely(0.3) else (),
         closed=records.closed(world, run) if likely(0.15) else (),
         ended_attempts=world.some([(one.location, one.number) for one in state["history"].attempts], 0.1),
+        description=description(world) if likely(0.25) else None,
     )
 
 

@@ -82,7 +82,16 @@ _FACTS: dict[str, tuple[str, ...]] = {
         *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
         *("ended_attempts", "opened", "closed", "record closed with its run"),
         *("consumed", "refused", "received", "reply given", "reply refused"),
-        *("emits", "announced", "published", "appends", "append data", "append close", "append that begins a part"),
+        *(
+            "emits",
+            "announced",
+            "published",
+            "description",
+            "appends",
+            "append data",
+            "append close",
+            "append that begins a part",
+        ),
         *(
             "append withdrew",
             "child",

@@ -96,6 +96,7 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
             views.find_question,
             views.list_events,
             views.list_audit,
+            views.list_attribute_kinds,
             views.list_definitions,
             views.tally_runs,
             views.count_unfinished,

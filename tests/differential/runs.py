@@ -11,6 +11,7 @@ from stepwell.model.cancels import Cancelled
 from stepwell.model.outbox import ANNOUNCED, Announce
 from stepwell.model.runs import Claimed, Created, Debounced, NewRun, Run
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
+from tests.differential.attributes import attributes
 from tests.differential.world import FLOWS, KEYS, Operation, World
 
 _ACTIVE_MAX = 6  # so that a snapshot after every operation stays cheap
@@ -43,6 +44,9 @@ def new_run(world: World, **changes: Any) -> NewRun:
         on_conflict=chance.choice(["get", "get", "get", "raise", "replace"]),
         discards=world.likely(0.3),
         announce=an_announce(world),
+        title=chance.choice([None, None, "Ein Titel", "Über 100 %"]),
+        started_by=chance.choice([None, None, "ann", "Ünal"]),
+        attributes=attributes(world) if world.likely(0.5) else (),
     )._replace(**changes)
 
 

@@ -9,6 +9,7 @@ from stepwell.ids import RunId, SignalId
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.filters import NUMBERS, Condition, Field, Order, Pattern, Relation, SortKey
 from stepwell.stores.base.views import RunFilter
+from tests.differential import attributes
 from tests.differential.events import TOPICS
 from tests.differential.world import FLOWS, KEYS, Handle, Operation, World
 
@@ -94,11 +95,15 @@ _PATTERNS: dict[Field, tuple[Pattern, ...]] = {
     Field.ERROR: (("", "oops: no “ü”"), ("", "none", "")),
     Field.WORD: (("", "oops", ""), ("", "flow", ""), ("", "k1", "")),
     Field.INPUT: (("1",), ("2",)),
+    Field.TITLE: (("", "titel", ""), ("", "", "")),
+    Field.STARTED_BY: (("ann",), ("", "n"), ("Ü", "")),
 }
 
 
 def _a_condition(world: World) -> Condition:
     field = world.chance.choice(list(Field))
+    if field is Field.ATTRIBUTE:
+        return attributes.a_condition(world)
     if field not in NUMBERS:
         values = world.some(list(_PATTERNS[field]), 0.5)
     else:
@@ -114,7 +119,11 @@ def _a_filter(world: World) -> RunFilter:
         key=world.chance.choice([None, None, *KEYS]),
         parent=_a_run_id(world) if world.likely(0.2) else None,
         conditions=tuple(_a_condition(world) for _ in range(world.chance.choice([0, 0, 1, 2]))),
-        order=Order(world.chance.choice([SortKey.ID, *SortKey]), world.likely(0.7)),
+        order=Order(
+            world.chance.choice([SortKey.ID, *SortKey]),
+            world.likely(0.7),
+            world.chance.choice(attributes.NAMES) if world.likely(0.2) else "",
+        ),
     )
 
 
@@ -131,6 +140,12 @@ def count_runs(world: World) -> Operation:
     """The number of some runs."""
     where, limit = _a_filter(world), _a_limit(world)
     return _read("count_runs", (where, limit), call=lambda views: views.count_runs(where, limit=limit))
+
+
+def list_attribute_kinds(world: World) -> Operation:
+    """The types of an attribute."""
+    name = world.chance.choice([*attributes.NAMES, "none"])
+    return _read("list_attribute_kinds", name, call=lambda views: views.list_attribute_kinds(name))
 
 
 def list_workers(_: World) -> Operation:

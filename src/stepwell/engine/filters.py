@@ -251,7 +251,6 @@ class _Draft:
         if name.startswith(_ATTRIBUTE):
             named = self._attribute_name(name.removeprefix(_ATTRIBUTE), value.start)
             self._order = Order(descending=value.text.startswith("-"), attribute=named)
-            self._conditions.append(Condition(Field.ATTRIBUTE, ((AttributeTest.ANY.value,),), path=named))
             return
         if name not in list(SortKey):
             fix = _choices(name, [*(by.value for by in SortKey), f"{_ATTRIBUTE}NAME"])

@@ -89,7 +89,7 @@ def test_statuses_that_exclude_each_other_match_nothing() -> None:
         ("tag:vip", (Field.TAG, ("vip=", ""))),
         ("tag:v*", (Field.TAG, ("v", "=", ""))),
         ("tag:region=eu*", (Field.TAG, ("region=eu", ""))),
-        ("attr.region:eu,us", (Field.TAG, ("region=eu",), ("region=us",))),
+        ("attr.region:eu,us", (Field.ATTRIBUTE, ("=", "teu"), ("=", "tus"))),
         ("waiting:signal", (Field.WAITING, ("signal:", ""))),
         ("waiting:signal:Approve*", (Field.WAITING, ("signal:Approve", ""))),
         ("waiting:signal:Approve:Purchase", (Field.WAITING, ("signal:Approve:Purchase",))),

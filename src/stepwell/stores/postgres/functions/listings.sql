@@ -208,7 +208,10 @@ return ' and r.status = ' || quote_literal(p_status)
 create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
 declare
-    v_text constant text := '(select 1' || {f}.selection_of(p_filter, '{t}.runs', false);
+    v_text constant text := '(select 1' || {f}.selection_of(p_filter, '{t}.runs', false)
+        || case when p_filter->{RunFilter.order}->>{Order.attribute} = '' then ''
+            else ' and exists (select 1 from {t}.attributes as a where a.run = r.id'
+                || ' and a.name = ($1->{RunFilter.order}->>{Order.attribute}))' end;
     v_parts text[] := array(
         select v_text || {f}.has_status(one) || ' limit $2)'
         from (select distinct one from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one)) as named
