@@ -54,7 +54,6 @@ _RACES = frozenset(
         "acts_pkey",
         "acts_request_id_outcome_key",
         "records_kind_record_id_key",
-        "record_events_change",
     }
 )
 

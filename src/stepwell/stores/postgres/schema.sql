@@ -446,7 +446,8 @@ create table {t}.record_labels (
 
 create index record_labels_due on {t}.record_labels (kind, label, due_at, number) where due_at is not null;
 
--- The histories of records. The first event of a change has its id, so that repeating the change does nothing.
+-- The histories of records. The first event of a change has its id, so that repeating the change does nothing; it is
+-- found by the record and the version.
 create table {t}.record_events (
     record bigint not null,
     number bigint not null,
@@ -458,5 +459,3 @@ create table {t}.record_events (
     change_id text collate "C",
     primary key (record, number)
 );
-
-create unique index record_events_change on {t}.record_events (change_id) where change_id is not null;

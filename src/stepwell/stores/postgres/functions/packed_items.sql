@@ -336,7 +336,12 @@ create function {f}.add_records(p_items jsonb) returns void language sql volatil
         (one->>{Record.is_open})::boolean, one->>{Record.end_state}, r.id, {f}.unb64(one->>{Record.location}),
         {f}.unb64(one->>{Record.body}), (one->>{Record.created_at})::bigint, (one->>{Record.updated_at})::bigint
     from jsonb_array_elements(p_items) as one left join {t}.runs as r on r.run_id = one->>{Record.run_id};
-    select {f}.enter_labels((one->>{Record.number})::bigint) from jsonb_array_elements(p_items) as one
+    insert into {t}.record_labels (kind, label, is_open, number, state, due_at)
+    select
+        one->>{Record.kind}, label, (one->>{Record.is_open})::boolean, (one->>{Record.number})::bigint,
+        one->>{Record.state}, (one->>{Record.due_at})::bigint
+    from jsonb_array_elements(p_items) as one
+    cross join lateral jsonb_array_elements_text(one->{Record.labels}) as label
 $$;
 
 -- The runs that have a row here, each with its packed item.

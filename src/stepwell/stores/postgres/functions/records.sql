@@ -3,6 +3,8 @@
 -- Rows of records are locked last, after all runs. A transition that ends runs notes which records that closes
 -- (`close_with_run`), and closes them when it has locked everything else (`settle_records`). So a run that ends, a
 -- change that signals the run, and a cancel wait for each other in one order.
+--
+-- What every change does is in plpgsql, whose plans a session keeps; a function in SQL is planned in each transaction.
 
 -- --- rows ---
 
@@ -30,60 +32,61 @@ create function {f}.find_number(p_kind text, p_record_id text) returns bigint la
     select number from {t}.records where kind = p_kind and record_id = p_record_id
 $$;
 
-create function {f}.enter_labels(p_number bigint) returns void language sql volatile as $$
+-- Labels are a list in JSON, as in a change.
+create function {f}.enter_labels(
+    p_number bigint, p_kind text, p_labels jsonb, p_is_open boolean, p_state text, p_due_at bigint
+) returns void language plpgsql volatile as $$
+begin
     insert into {t}.record_labels (kind, label, is_open, number, state, due_at)
-    select r.kind, label, r.is_open, r.number, r.state, r.due_at
-    from {t}.records as r
-    cross join unnest(r.labels) as label
-    where r.number = p_number
-$$;
-
-create function {f}.drop_labels(p_kind text, p_labels text[], p_is_open boolean, p_number bigint) returns void
-language sql volatile as $$
-    delete from {t}.record_labels
-    where kind = p_kind and label = any (p_labels) and is_open = p_is_open and number = p_number
-$$;
+    select p_kind, label, p_is_open, p_number, p_state, p_due_at from jsonb_array_elements_text(p_labels) as label;
+end $$;
 
 -- The first of the events gets the id of the change, if there is one.
 create function {f}.append_record_events(
     p_now bigint, p_number bigint, p_version bigint, p_events jsonb, p_change_id text
-) returns void language sql volatile as $$
+) returns void language plpgsql volatile as $$
+begin
     insert into {t}.record_events (record, number, at, by, verb, version, data, change_id)
     select
         p_number, (select coalesce(max(e.number), 0) from {t}.record_events as e where e.record = p_number) + place, p_now,
         one->>{NewRecordEvent.by}, one->>{NewRecordEvent.verb}, p_version, {f}.unb64(one->>{NewRecordEvent.data}),
         case when place = 1 then p_change_id end
-    from jsonb_array_elements(p_events) with ordinality as x (one, place)
-$$;
+    from jsonb_array_elements(p_events) with ordinality as x (one, place);
+end $$;
 
--- Add a record, with its labels and its first events. Null, and nothing is written, if it exists.
+-- Add a record, with its labels and its first events. Does nothing if it exists.
 create function {f}.insert_record(
     p_now bigint, p_record jsonb, p_run bigint, p_location bytea, p_events jsonb, p_change_id text
-) returns bigint language plpgsql volatile as $$
+) returns void language plpgsql volatile as $$
 declare
     v_due_at bigint := case
         when (p_record->>{NewRecord.is_open})::boolean then (p_record->>{NewRecord.due_at})::bigint
     end;
     v_number bigint;
 begin
-    if {f}.find_number(p_record->>{NewRecord.kind}, p_record->>{NewRecord.record_id}) is not null then
-        return null;
+    if exists (
+        select 1 from {t}.records
+        where kind = p_record->>{NewRecord.kind} and record_id = p_record->>{NewRecord.record_id}
+    ) then
+        return;
     end if;
     insert into {t}.records (
         kind, record_id, version, state, labels, due_at, is_open, end_state, run, location, body, created_at, updated_at
     )
     values (
         p_record->>{NewRecord.kind}, p_record->>{NewRecord.record_id}, 1, p_record->>{NewRecord.state},
-        {f}.texts(p_record->{NewRecord.labels}), v_due_at, (p_record->>{NewRecord.is_open})::boolean,
+        array(select jsonb_array_elements_text(p_record->{NewRecord.labels})), v_due_at, (p_record->>{NewRecord.is_open})::boolean,
         p_record->>{NewRecord.end_state}, p_run, p_location, {f}.unb64(p_record->>{NewRecord.body}), p_now, p_now
     )
     returning number into v_number;
-    perform {f}.enter_labels(v_number);
+    if p_record->{NewRecord.labels} <> '[]' then
+        perform {f}.enter_labels(v_number, p_record->>{NewRecord.kind}, p_record->{NewRecord.labels},
+            (p_record->>{NewRecord.is_open})::boolean, p_record->>{NewRecord.state}, v_due_at);
+    end if;
     perform {f}.append_record_events(p_now, v_number, 1, p_events, p_change_id);
     if v_due_at is not null then
         perform {f}.hint('due', '');
     end if;
-    return v_number;
 end $$;
 
 create function {f}.close_record(p_now bigint, p_number bigint, p_state text, p_events jsonb) returns void
@@ -118,12 +121,6 @@ begin
         perform 1 from {t}.records where number = any (p_numbers) order by number for no key update;
     end if;
 end $$;
-
-create function {f}.list_closing(p_runs bigint[]) returns bigint[] language sql stable as $$
-    select coalesce(array_agg(r.number), '{}')
-    from unnest(p_runs) as x (run)
-    join {t}.records as r on r.run = x.run and r.is_open and r.end_state is not null
-$$;
 
 -- --- records of runs ---
 
@@ -224,12 +221,16 @@ begin
             from jsonb_array_elements(v_acts) as act, jsonb_array_elements(act->2) as one
             where act->>0 = 'open'
         ),
-        {f}.list_closing(array(
-            select distinct (act->>1)::bigint from jsonb_array_elements(v_acts) as act where act->>0 like 'close\_%'
-        ))
-        || array(
-            select {f}.find_number(one->>{RecordClosing.kind}, one->>{RecordClosing.record_id})
-            from jsonb_array_elements(v_acts) as act, jsonb_array_elements(act->2) as one
+        array(
+            select r.number
+            from jsonb_array_elements(v_acts) as act
+            join {t}.records as r on r.run = (act->>1)::bigint and r.is_open and r.end_state is not null
+            where act->>0 in ('close_all', 'close_unused')
+            union
+            select r.number
+            from jsonb_array_elements(v_acts) as act
+            cross join lateral jsonb_array_elements(act->2) as one
+            join {t}.records as r on r.kind = one->>{RecordClosing.kind} and r.record_id = one->>{RecordClosing.record_id}
             where act->>0 = 'close'
         )
     );
@@ -263,10 +264,14 @@ begin
     );
 end $$;
 
--- The runs that a start of this run would cancel, and the parent of the first, which would be woken.
-create function {f}.list_replaced(p_new jsonb) returns bigint[] language sql stable as $$
+-- The runs that the starts of these changes may cancel, and the parents of the first ones, which would be woken.
+create function {f}.list_replaced(p_changes jsonb) returns bigint[] language sql stable as $$
     with recursive family as (
-        select id, run_id, parent from {t}.runs where id = {f}.find_active(p_new->>{NewRun.key})
+        select r.id, r.run_id, r.parent
+        from jsonb_array_elements(p_changes) as c
+        cross join lateral jsonb_array_elements(c->{RecordChange.starts}) as new
+        join {t}.runs as r on r.id = {f}.find_active(new->>{NewRun.key})
+        where new->>{NewRun.on_conflict} <> 'get'
         union
         select c.id, c.run_id, c.parent
         from family as f
@@ -279,49 +284,69 @@ create function {f}.list_replaced(p_new jsonb) returns bigint[] language sql sta
     )
 $$;
 
-create function {f}.change_signals(p_changes jsonb) returns setof jsonb language sql immutable as $$
-    select s from jsonb_array_elements(p_changes) as c, jsonb_array_elements(c->{RecordChange.signals}) as s
-$$;
-
-create function {f}.change_starts(p_changes jsonb) returns setof jsonb language sql immutable as $$
-    select n from jsonb_array_elements(p_changes) as c, jsonb_array_elements(c->{RecordChange.starts}) as n
-$$;
-
--- The runs that the consequences of these changes write.
-create function {f}.list_affected(p_changes jsonb) returns bigint[] language sql stable as $$
-    select coalesce(array_agg(run), '{}')
-    from (
-        select {f}.find_keeper(s->>{NewSignal.target}) as run from {f}.change_signals(p_changes) as s
-        union
-        select unnest({f}.list_replaced(n)) from {f}.change_starts(p_changes) as n where n->>{NewRun.on_conflict} <> 'get'
-    ) as affected
-    where run is not null
-$$;
-
--- Lock everything that these changes write: keys, then runs, then records.
-create function {f}.lock_changes(p_changes jsonb) returns void language plpgsql volatile as $$
+-- Lock everything that the consequences of these changes write: keys, then runs. Returns the runs that they may cancel.
+create function {f}.lock_consequences(p_changes jsonb) returns bigint[] language plpgsql volatile as $$
 declare
     v_name text;
     v_runs bigint[] := '{}';
+    v_replaced bigint[] := '{}';
     v_found bigint[];
 begin
+    -- Most changes send one signal, to the id of a run.
+    if jsonb_array_length(p_changes) = 1 and jsonb_array_length(p_changes->0->{RecordChange.signals}) = 1
+        and p_changes->0->{RecordChange.starts} = '[]'
+    then
+        perform 1 from {t}.runs
+        where run_id = p_changes->0->{RecordChange.signals}->0->>{NewSignal.target} and status <> 'continued'
+        for no key update;
+        if found then
+            return v_replaced;
+        end if;
+    end if;
+    for v_name in
+        select new->>{NewRun.key}
+        from jsonb_array_elements(p_changes) as c, jsonb_array_elements(c->{RecordChange.starts}) as new
+        where new->>{NewRun.key} is not null
+        union
+        -- A signal without a run is held under its target.
+        select s->>{NewSignal.target}
+        from jsonb_array_elements(p_changes) as c, jsonb_array_elements(c->{RecordChange.signals}) as s
+        where not exists (select 1 from {t}.runs where run_id = s->>{NewSignal.target})
+        order by 1
+    loop
+        perform {f}.lock_key(v_name);
+    end loop;
+    -- Until none is found that is not locked: while this waited, a run may have continued as another.
+    loop
+        v_found := array(
+            select {f}.find_keeper(s->>{NewSignal.target})
+            from jsonb_array_elements(p_changes) as c, jsonb_array_elements(c->{RecordChange.signals}) as s
+        );
+        if p_changes @? '$[*][{RecordChange.starts}][*][{NewRun.on_conflict}] ? (@ != "get")' then
+            v_replaced := {f}.list_replaced(p_changes);
+        end if;
+        v_found := array_remove(v_found || v_replaced, null);
+        exit when v_found <@ v_runs;
+        v_runs := v_runs || v_found;
+        perform 1 from {t}.runs where id = any (v_runs) order by id for no key update;
+    end loop;
+    return v_replaced;
+end $$;
+
+-- Lock everything that these changes write, in the common order.
+create function {f}.lock_changes(p_changes jsonb) returns void language plpgsql volatile as $$
+declare
+    v_replaced bigint[] := '{}';
+begin
     if p_changes @? '$[*][{RecordChange.signals}, {RecordChange.starts}][*]' then
-        for v_name in
-            select n->>{NewRun.key} from {f}.change_starts(p_changes) as n where n->>{NewRun.key} is not null
-            union
-            -- A signal without a run is held under its target.
-            select s->>{NewSignal.target} from {f}.change_signals(p_changes) as s
-            where not exists (select 1 from {t}.runs where run_id = s->>{NewSignal.target})
-            order by 1
-        loop
-            perform {f}.lock_key(v_name);
-        end loop;
-        loop
-            v_found := {f}.list_affected(p_changes);
-            exit when v_found <@ v_runs;
-            v_runs := v_runs || v_found;
-            perform 1 from {t}.runs where id = any (v_runs) order by id for no key update;
-        end loop;
+        v_replaced := {f}.lock_consequences(p_changes);
+    end if;
+    if jsonb_array_length(p_changes) = 1 and (p_changes->0->>{RecordChange.expected})::bigint > 0 and v_replaced = '{}' then
+        perform 1 from {t}.records
+        where kind = p_changes->0->{RecordChange.record}->>{NewRecord.kind}
+            and record_id = p_changes->0->{RecordChange.record}->>{NewRecord.record_id}
+        for no key update;
+        return;
     end if;
     perform {f}.lock_records(
         array(
@@ -330,10 +355,14 @@ begin
             where (c->>{RecordChange.expected})::bigint = 0
         ),
         array(
-            select {f}.find_number(c->{RecordChange.record}->>{NewRecord.kind},
-                c->{RecordChange.record}->>{NewRecord.record_id})
+            select r.number
             from jsonb_array_elements(p_changes) as c
-        ) || {f}.list_closing(v_runs)
+            join {t}.records as r on r.kind = c->{RecordChange.record}->>{NewRecord.kind}
+                and r.record_id = c->{RecordChange.record}->>{NewRecord.record_id}
+            union
+            select r.number from {t}.records as r
+            where r.run = any (v_replaced) and r.is_open and r.end_state is not null
+        )
     );
 end $$;
 
@@ -388,44 +417,64 @@ begin
     q.room := v_room - cardinality(claimed);
 end $$;
 
+-- Whether a change from this version was applied before. Versions grow with the numbers of the events, so only the events
+-- that are newer are read.
+create function {f}.has_changed(p_number bigint, p_expected bigint, p_change_id text) returns boolean
+language plpgsql stable as $$
+declare
+    e record;
+begin
+    for e in select version, change_id from {t}.record_events where record = p_number order by number desc loop
+        if e.version <= p_expected then
+            return false;
+        elsif e.version = p_expected + 1 and e.change_id = p_change_id then
+            return true;
+        end if;
+    end loop;
+    return false;
+end $$;
+
 -- Write the record of a change. The outcome is null if it is written; else it is the answer.
 create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile as $$
 declare
     v_new jsonb := c->{RecordChange.record};
     v_due_at bigint := case when (v_new->>{NewRecord.is_open})::boolean then (v_new->>{NewRecord.due_at})::bigint end;
-    v_version bigint;
+    v_expected bigint := (c->>{RecordChange.expected})::bigint;
+    v_labels text[] := array(select jsonb_array_elements_text(v_new->{NewRecord.labels}));
     r record;
 begin
-    select version into v_version from {t}.record_events where change_id = c->>{RecordChange.change_id};
-    if found then
-        return '["changed",' || v_version || ',[],[],[]]';
-    end if;
     select number, version, state, labels, is_open, due_at into r
     from {t}.records where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id};
-    if coalesce(r.version, 0) <> (c->>{RecordChange.expected})::bigint then
-        return '["stale",' || coalesce(r.version, 0) || ',[],[],[]]';
+    if r.version > v_expected then
+        if {f}.has_changed(r.number, v_expected, c->>{RecordChange.change_id}) then
+            return '["changed",' || (v_expected + 1) || ',[],[],[]]';
+        end if;
     end if;
-    if r.number is null then
+    if coalesce(r.version, 0) <> v_expected then
+        return '["stale",' || coalesce(r.version, 0) || ',[],[],[]]';
+    elsif r.number is null then
         perform {f}.insert_record(p_now, v_new, null, null, c->{RecordChange.events}, c->>{RecordChange.change_id});
         return null;
     end if;
     update {t}.records
-    set version = r.version + 1, state = v_new->>{NewRecord.state}, labels = {f}.texts(v_new->{NewRecord.labels}),
-        due_at = v_due_at, is_open = (v_new->>{NewRecord.is_open})::boolean, end_state = v_new->>{NewRecord.end_state},
+    set version = v_expected + 1, state = v_new->>{NewRecord.state}, labels = v_labels, due_at = v_due_at,
+        is_open = (v_new->>{NewRecord.is_open})::boolean, end_state = v_new->>{NewRecord.end_state},
         body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = greatest(p_now, updated_at)
     where number = r.number;
-    if r.labels = {f}.texts(v_new->{NewRecord.labels}) and r.is_open = (v_new->>{NewRecord.is_open})::boolean
-        and r.due_at is not distinct from v_due_at
-    then
-        update {t}.record_labels set state = v_new->>{NewRecord.state}
-        where kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number
-            and state <> v_new->>{NewRecord.state};
-    else
-        perform {f}.drop_labels(v_new->>{NewRecord.kind}, r.labels, r.is_open, r.number);
-        perform {f}.enter_labels(r.number);
+    if r.labels <> v_labels then
+        delete from {t}.record_labels
+        where kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number;
+        perform {f}.enter_labels(r.number, v_new->>{NewRecord.kind}, v_new->{NewRecord.labels},
+            (v_new->>{NewRecord.is_open})::boolean, v_new->>{NewRecord.state}, v_due_at);
+    elsif cardinality(v_labels) > 0 then
+        update {t}.record_labels
+        set is_open = (v_new->>{NewRecord.is_open})::boolean, state = v_new->>{NewRecord.state}, due_at = v_due_at
+        where kind = v_new->>{NewRecord.kind} and label = any (v_labels) and is_open = r.is_open and number = r.number
+            and (is_open, state, due_at)
+                is distinct from ((v_new->>{NewRecord.is_open})::boolean, v_new->>{NewRecord.state}, v_due_at);
     end if;
     perform {f}.append_record_events(
-        p_now, r.number, r.version + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
+        p_now, r.number, v_expected + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
     );
     if v_due_at < r.due_at or v_due_at is not null and r.due_at is null then
         perform {f}.hint('due', '');
@@ -437,36 +486,36 @@ end $$;
 create function {f}.change_one(p_now bigint, c jsonb, p_claimant jsonb, inout q {f}.quota, out changed text)
 language plpgsql volatile as $$
 declare
-    v_begun record;
     v_signal jsonb;
     v_made record;
+    v_started json := '[]';
     v_delivered text[] := '{}';
     v_woken bigint[] := '{}';
-    v_claimed text[];
+    v_claimed text[] := '{}';
+    v_taken text;
 begin
     changed := {f}.write_change(p_now, c);
     if changed is not null then
         return;
     end if;
-    select * into v_begun from {f}.start_some(p_now, c->{RecordChange.starts}, q);
-    q := v_begun.q;
-    v_claimed := v_begun.claimed;
+    if jsonb_array_length(c->{RecordChange.starts}) > 0 then
+        select * into v_made from {f}.start_some(p_now, c->{RecordChange.starts}, q);
+        q := v_made.q;
+        v_started := to_json(v_made.started);
+        v_claimed := v_made.claimed;
+    end if;
     for v_signal in select one from jsonb_array_elements(c->{RecordChange.signals}) as one loop
         select * into v_made from {f}.deliver_surely(p_now, v_signal, v_woken);
         v_woken := v_made.woken;
         v_delivered := v_delivered || v_made.delivered::text;
     end loop;
     if cardinality(v_woken) > 0 and q.room > 0 then
-        v_claimed := v_claimed || array(
-            select one::text
-            from json_array_elements(
-                {f}.take_woken(p_now, v_woken, jsonb_set(p_claimant, '{{Claimant.limit}}', to_jsonb(q.room)))::json
-            ) as one
-        );
-        q.room := q.room - (cardinality(v_claimed) - cardinality(v_begun.claimed));
+        v_taken := {f}.take_woken(p_now, v_woken, jsonb_set(p_claimant, '{{Claimant.limit}}', to_jsonb(q.room)));
+        q.room := q.room - json_array_length(v_taken::json);
+        v_claimed := v_claimed || array(select one::text from json_array_elements(v_taken::json) as one);
     end if;
     changed := '["changed",' || ((c->>{RecordChange.expected})::bigint + 1) || ',[' || array_to_string(v_delivered, ',')
-        || '],' || to_json(v_begun.started)::text || ',[' || array_to_string(v_claimed, ',') || ']]';
+        || '],' || v_started::text || ',[' || array_to_string(v_claimed, ',') || ']]';
 end $$;
 
 create function {f}.change_records(p_now bigint, p_seen bigint, p_changes jsonb, p_claimant jsonb) returns text
@@ -505,7 +554,8 @@ begin
         for update skip locked
     loop
         delete from {t}.record_events where record = r.number;
-        perform {f}.drop_labels(p_kind, r.labels, false, r.number);
+        delete from {t}.record_labels
+        where kind = p_kind and label = any (r.labels) and not is_open and number = r.number;
         delete from {t}.records where number = r.number;
         v_count := v_count + 1;
     end loop;
