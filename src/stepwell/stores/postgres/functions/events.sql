@@ -287,6 +287,10 @@ begin
         published := json_build_array('duplicate', v_reached, '[]'::json);
         return;
     end if;
+    if jsonb_typeof(p_new->{NewEvent.seen}) = 'array' and {f}.is_stale(p_new->{NewEvent.seen}) then
+        published := json_build_array('stale', 0, '[]'::json);
+        return;
+    end if;
     -- Delete events that no wait can ask for any more, some at a time.
     for v_event in
         select e.number from {t}.events as e

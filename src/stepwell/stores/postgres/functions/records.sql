@@ -733,3 +733,15 @@ begin
         -1::bigint, p_limit;
     return v_count::text;
 end $$;
+
+-- Whether the open records of a kind and label are others than these.
+create function {f}.is_stale(p_seen jsonb) returns boolean language plpgsql volatile as $$
+declare
+    v_now jsonb := (
+        select jsonb_agg(jsonb_build_array(r.record_id, r.version) order by r.record_id)
+        from {t}.record_labels as l join {t}.records as r on r.number = l.number
+        where l.kind = p_seen->>{RecordsSeen.kind} and l.label = p_seen->>{RecordsSeen.label} and l.is_open
+    );
+begin
+    return coalesce(v_now, '[]') <> p_seen->{RecordsSeen.versions};
+end $$;
