@@ -284,6 +284,7 @@ class Engine:
         "all" delivers it to every run that waits for it now, "one" to the run that has waited longest. With `retain`
         ("1h"; True is 7 days) the topic also keeps the event for later waits, with "one" only if no run received it.
         A full topic raises `TopicFullError`. Publishing the same `event_id` again does nothing for at least 7 days.
+        Triggers of the topic start their runs in the same transaction.
         """
         return await self.events.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id)
 

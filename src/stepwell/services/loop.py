@@ -14,6 +14,7 @@ from stepwell.engine.service_failures import ServiceFailures
 from stepwell.environment import wait_set
 from stepwell.errors import StoreError
 from stepwell.services.service import Service
+from stepwell.stores.base.faults import is_final
 
 _LOG = logging.getLogger("stepwell.worker")
 
@@ -111,6 +112,9 @@ class ServiceLoop:
         except Exception as error:  # noqa: BLE001  the other services and the worker must go on
             seat.fail(now)
             rest = (seat.rests_until - now) / SECOND
+            if isinstance(error, StoreError) and not is_final(error):
+                _LOG.warning("service %s: %s; it runs again in %.0f s", seat.service.name, error.title, rest)
+                return  # a report could not be stored either
             _LOG.exception("service %s failed; it runs again in %.0f s", seat.service.name, rest)
             await self._report(seat, error)
             return
