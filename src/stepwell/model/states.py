@@ -158,6 +158,7 @@ class EntryKind(StrEnum):
     UNDO = "u"
     OBSERVE = "b"
     REPLY = "w"
+    RECORD = "d"
 
     @property
     def word(self) -> str:
@@ -185,7 +186,7 @@ class WaitKind(StrEnum):
 # The kinds of entry that may be recorded at a wait, the usual kind first.
 ENTRIES_OF_WAITS: Final[dict[WaitKind, tuple[EntryKind, ...]]] = {
     WaitKind.TIMER: (EntryKind.SLEEP,),
-    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY),
+    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.RECORD),
     WaitKind.TOPIC: (EntryKind.TOPIC,),
     WaitKind.CHILD: (EntryKind.CHILD,),
     WaitKind.RETRY: (EntryKind.STEP, EntryKind.UNDO),
