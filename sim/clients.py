@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sim.desk import Desk
 from sim.interpreter import PROGRAM, TYPED
 from sim.operators import Operators
 from sim.pauses import Pauses
@@ -59,6 +60,7 @@ class Clients:
         self.side = random.Random(f"{world.seed}/starts")
         self.starters = Starters(self, self.side)
         self.pauses = Pauses(self)
+        self.desk = Desk(self)
         self._misfits = random.Random(f"misfits {world.seed}")
         self._marks = 0
         self._events = 0
@@ -79,7 +81,14 @@ class Clients:
             self.orders.append(Order(program, key, run_id, options=draw_options(self.side)))
         debounced = [self.starters.debounce(one) for one in self.starters.debounced]
         stories = [self._story(order) for order in self.orders]
-        await asyncio.gather(*stories, self._idle_talk(), *self._first_signals(), *debounced, *self.pauses.stories())
+        await asyncio.gather(
+            *stories,
+            self._idle_talk(),
+            *self._first_signals(),
+            *debounced,
+            *self.pauses.stories(),
+            *self.desk.stories(),
+        )
 
     @property
     def has_limits(self) -> bool:

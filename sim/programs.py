@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from sim.forms import Forms
 from sim.habits import Habits
 
 Node = dict[str, Any]
@@ -61,6 +62,7 @@ class Maker:
         self._has_news = self._news.random() < 0.5
         self._shown = random.Random(rng.getstate()[1][1])  # likewise, for what runs show
         self._habits = Habits(str(rng.getstate()[1][1]))
+        self._forms = Forms(f"forms {rng.getstate()[1][1]}")
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -76,11 +78,12 @@ class Maker:
             "continues": continues,
         }
         self._habits.add(program)
+        self._forms.add(program)
         return program
 
     def further(self) -> list[Node]:
         """Short programs besides those."""
-        return self._habits.further()
+        return [*self._habits.further(), *self._forms.further()]
 
     def _ending(self) -> Node | None:
         rng = self._rng
@@ -278,6 +281,8 @@ def longest(part: Any) -> float:
             return float(part["seconds"])
         case "receive" | "receive_many" | "wait_any" | "topic":
             return 2.0 + (part["timeout"] or 0.0)
+        case "record":
+            return 2.0 + (part["within"] or 0.0)
         case "handle":
             return 4.0 + longest(part["body"])
         case "step" | "try_step":
