@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepwell.config import WorkerSettings
     from stepwell.engine.handles import Handle
     from stepwell.engine.starts import Start
+    from stepwell.engine.triggers import Trigger
     from stepwell.errors import (
         AlreadyExistsError,
         AskRefused,
@@ -106,6 +107,7 @@ __all__ = [
     "SyncHandle",
     "Transaction",
     "Tried",
+    "Trigger",
     "WaitTimeout",
     "Winner",
     "WorkerSettings",
@@ -125,6 +127,7 @@ _HOMES = {
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.starts": ["Start"],
+    "stepwell.engine.triggers": ["Trigger"],
     "stepwell.errors": [
         "AlreadyExistsError",
         "AskRefused",

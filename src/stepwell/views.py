@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
+    from stepwell.engine.saved_views import SavedView
+    from stepwell.engine.service_failures import ServiceFailureView
+    from stepwell.engine.triggers import TriggerActView, TriggerFailureView, TriggerView
     from stepwell.engine.views import (
         AttemptView,
         EntryView,
@@ -39,9 +42,14 @@ __all__ = [
     "Recovered",
     "RepairPlan",
     "RunView",
+    "SavedView",
+    "ServiceFailureView",
     "SignalView",
     "StreamItem",
     "StreamReset",
+    "TriggerActView",
+    "TriggerFailureView",
+    "TriggerView",
     "WaitView",
 ]
 
@@ -52,6 +60,9 @@ _HOMES = {
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
+    "stepwell.engine.saved_views": ["SavedView"],
+    "stepwell.engine.service_failures": ["ServiceFailureView"],
+    "stepwell.engine.triggers": ["TriggerActView", "TriggerFailureView", "TriggerView"],
     "stepwell.engine.views": [
         "AttemptView",
         "EntryView",

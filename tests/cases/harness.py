@@ -37,7 +37,7 @@ class Node:
         self.process = VirtualProcess(loop, lane, harness.clock, harness.ids, random.Random(name), threads_max=4)
         environment = self.process.environment
         self.wire = Wire(harness.open_store(environment), lane, harness.answers)
-        outward = {key: settings.pop(key) for key in ("sinks", "lifecycle") if key in settings}
+        outward = {key: settings.pop(key) for key in ("sinks", "lifecycle", "triggers", "codec") if key in settings}
         chosen = {"mode": harness.mode, "name": name, "lease": "1h", "sweep_every": "10m", **settings}
         self.engine = Engine(
             self.wire.store, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment, **outward

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Event, InvalidInputError, RunFailed, WaitTimeout, done, signal, timer, topic, workflow
+from stepwell import Context, Event, RunFailed, WaitTimeout, done, signal, timer, topic, workflow
 from stepwell.errors import HistoryDivergedError
 from stepwell.ids import RunId
 from tests.cases.harness import Harness

@@ -202,7 +202,7 @@ async def _triggers(client: Client) -> list[Finding]:
         found.append(
             warning(
                 "paused triggers",
-                f"{_count(len(paused), 'trigger is', 'triggers are')} paused by people, such as {paused[0].name}{reason}",
+                f"{_count(len(paused), 'trigger is', 'triggers are')} paused, such as {paused[0].name}{reason}",
                 why="events start no runs by a paused trigger, also not later",
                 fix=f"stepwell trigger resume {shell_word(paused[0].name)}",
             )

@@ -6,6 +6,7 @@ from stepwell.clock import Instant, Span
 from stepwell.conformance.live import line
 from stepwell.conformance.outbox import emit, settle, take
 from stepwell.conformance.reach import reach
+from stepwell.conformance.records import change, closing, new_record, opening
 from stepwell.conformance.scene import (
     FIRST,
     Scene,
@@ -27,6 +28,7 @@ from stepwell.model.entries import Attempt, Cursor, Progress
 from stepwell.model.failures import encode_failure
 from stepwell.model.ledger import NewAct, Reservation
 from stepwell.model.live import ChunkKind, Published
+from stepwell.model.records import NewRecordEvent
 from stepwell.model.runs import Parent
 from stepwell.model.signals import Refusal, Reply, ReplyStatus
 from stepwell.model.states import RunStatus, WaitKind
@@ -58,6 +60,7 @@ async def fill(scene: Scene) -> None:
     await _fill_outbox(scene)
     await _fill_families(scene)
     await _fill_ledger(scene)
+    await _fill_records(scene)
     for content in (b"", bytes(range(256)) * 9):
         scene.store.blobs.put(content)
     for status in RunStatus:
@@ -174,6 +177,20 @@ async def _fill_ledger(scene: Scene) -> None:
     await ledger.settle("start by ann", "k", "delivered")
     for outcome in ("asked", "201"):
         await ledger.note(NewAct("q1", "ann", "start_run", "Über flow", outcome, "", "pending"))
+
+
+async def _fill_records(scene: Scene) -> None:
+    """Records of runs and of nobody, open and closed, with histories."""
+    due, every = Instant(scene.clock.now() + 3_600 * SECONDS), bytes(range(256))
+    of_nobody = new_record("n1", kind="Übersicht", labels=("B", "a", "ä"), due_at=due, body=every, end_state="gone")
+    await change(scene, "n1 made", of_nobody, events=(NewRecordEvent("made", "ä", every), NewRecordEvent("noted")))
+    await change(scene, "n1 changed", of_nobody._replace(state="verändert"), 1)
+    await change(scene, "n2 made", new_record("n2", is_open=False))
+    turn = await scene.begin("k1")
+    await turn.commit(names=("a",), opened=(opening("k2", labels=("a",), due_at=due), opening("k3"), opening("k4")))
+    await turn.commit(closed=(closing("k3"),))
+    await change(scene, "k4 changed", new_record("k4", labels=("a",)), 1)
+    await turn.park(wait_signal("go"))
 
 
 async def _fill_outbox(scene: Scene) -> None:

@@ -20,7 +20,7 @@ from stepwell.virtual.clock import ManualClock
 
 _VALUELESS = {
     *("cancel", "resume", "resume rollback", "retry", "rescue", "relinquish", "replay", "drop", "retire"),
-    *("reserve", "settle a request", "note"),
+    *("reserve", "settle a request", "note", "prune"),
 }
 
 

@@ -25,12 +25,13 @@ from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.commits import End, Park, Pause, Release
 from stepwell.model.events import RETENTION, Deliver, Publication, Published
+from stepwell.model.records import ChangeOutcome, NewRecord, NewRecordEvent, RecordChange, RecordsSeen
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.packed_items import PackedRun
 
 _R1 = RunId("r1")
 _HOUR = Span(3_600_000_000)
-_P, _D, _F = Publication.PUBLISHED, Publication.DUPLICATE, Publication.FULL
+_P, _D, _F, _S = Publication.PUBLISHED, Publication.DUPLICATE, Publication.FULL, Publication.STALE
 _ROUNDS = range(8)
 
 
@@ -231,6 +232,35 @@ class EventSuite(StoreCase):
             await turn.commit(received=(event.number,), waits=())
 
         assert numbers == sorted(set(numbers))
+
+    async def test_an_event_made_from_other_records_than_there_are_is_not_published(self, scene: Scene) -> None:
+        async def change(record_id: str, expected: int, label: str = "x", *, is_open: bool = True) -> None:
+            record = NewRecord("note", record_id, "new", b"", (label,), is_open=is_open)
+            event = (NewRecordEvent("written"),)
+            change = RecordChange(f"{record_id} {expected}", expected, record, event)
+            [changed] = await scene.store.records.change([change])
+            assert changed.outcome is ChangeOutcome.CHANGED
+
+        def seen(*versions: tuple[str, int], kind: str = "note") -> RecordsSeen:
+            return RecordsSeen(kind, "x", versions)
+
+        await scene.waiting("r1", wait_topic())
+        await change("ä", 0)
+        await change("b", 0)
+        await change("b", 1)
+        await change("of another label", 0, "y")
+        await change("closed", 0, is_open=False)
+        before = await snapshot(scene.store)
+        both = (("b", 2), ("ä", 1))
+        for versions in [(), both[:1], (("b", 1), ("ä", 1)), (*both, ("closed", 1)), (*both, ("of another label", 1))]:
+            starts = (new_run("r2"),)
+            assert await scene.publish("e1", retain=_HOUR, starts=starts, seen=seen(*versions)) == Published(_S)
+        assert await scene.publish("e1", seen=seen(*both, kind="task")) == Published(_S)
+        assert await snapshot(scene.store) == before
+
+        assert await scene.publish("e1", seen=seen(*both), starts=(new_run("r2"),)) == Published(_P, 1, (RunId("r2"),))
+        assert await scene.publish("e2", seen=seen(kind="task")) == Published(_P)
+        assert await scene.publish("e1", seen=seen()) == Published(_D, 1)
 
     async def test_an_event_starts_runs_in_the_same_transaction(self, scene: Scene) -> None:
         starts = (new_run("r1", key="k", dedup=_HOUR), new_run("r2", key="k", dedup=_HOUR))

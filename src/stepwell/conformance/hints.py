@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwell.clock import Span
+from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
+from stepwell.conformance.records import change, new_record, opening
 from stepwell.conformance.scene import FIRST, Scene, new_signal, place, wait_child, wait_signal, wait_topic
 from stepwell.ids import RunId
 from stepwell.model.commits import Pause, Release
@@ -35,10 +36,13 @@ class HintSuite(StoreCase):
         return runs
 
     async def _is_ready(self, heard: list[Hint]) -> bool:
+        return await self._is_heard(heard, HintKind.READY)
+
+    async def _is_heard(self, heard: list[Hint], kind: HintKind) -> bool:
         await asyncio.sleep(0)
-        is_ready = any(hint.kind is HintKind.READY for hint in heard)
+        is_heard = any(hint.kind is kind for hint in heard)
         heard.clear()
-        return is_ready
+        return is_heard
 
     async def test_every_new_wake_time_sends_a_ready_hint(self, scene: Scene, heard: list[Hint]) -> None:
         await scene.create("r1")
@@ -126,3 +130,18 @@ class HintSuite(StoreCase):
         await scene.publish("e2", "sport", retain=Span(9_000_000))
         await turn.commit(waits=(wait_topic("sport", since="all", at=place(1)),))
         assert await self._runs(heard, HintKind.MAIL) == {"r2"}
+
+    async def test_a_due_time_of_a_record_that_becomes_earlier_sends_a_hint(
+        self, scene: Scene, heard: list[Hint]
+    ) -> None:
+        due = [new_record("t1", due_at=at) for at in (Instant(9), Instant(8), None, Instant(7))]
+        for version, record in enumerate(due):
+            await change(scene, f"c{version}", record, version)
+            assert await self._is_heard(heard, HintKind.DUE) is (record.due_at is not None)
+        await change(scene, "closed", new_record("t1", is_open=False, due_at=Instant(1)), 4)
+        assert not await self._is_heard(heard, HintKind.DUE)
+        await change(scene, "open", new_record("t1", due_at=Instant(7)), 5)
+        assert await self._is_heard(heard, HintKind.DUE)
+        turn = await scene.begin("r1")
+        await turn.commit(opened=(opening("t2", due_at=Instant(5)),))
+        assert await self._is_heard(heard, HintKind.DUE)

@@ -12,6 +12,7 @@ from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.contents import SECONDS, pack_all
 from stepwell.conformance.outbox import take
+from stepwell.conformance.records import change, new_record
 from stepwell.conformance.scene import LEASE, Scene, new_event, new_run, new_signal, wait_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import StoreInUseError, StoreSealedError, TransactionsUnsupportedError, TransferError
@@ -55,6 +56,8 @@ WRITES: dict[str, _Act] = {
     "retire": lambda at: at.store.workers.retire(_W1),
     "reserve": lambda at: at.store.ledger.reserve(Reservation("s", "k9", "", "", Instant(1 << 60))),
     "settle a request": lambda at: at.store.ledger.settle("s", "k", "done"),
+    "change": lambda at: change(at, "c9", new_record("t9")),
+    "prune": lambda at: at.store.records.prune("task", older_than=Span(0), limit=1),
     "note": lambda at: at.store.ledger.note(NewAct("q9", "ann", "start", "", "asked")),
 }
 

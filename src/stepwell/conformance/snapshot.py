@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from stepwell.model.records import RecordFilter
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import RunFilter
 
 _ALL = 1_000_000
+RECORD_KINDS = ("task", "Übersicht")  # a store does not list kinds, so these are all that the suite uses
 
 
 async def snapshot(store: Store) -> dict[str, Any]:
     """Runs with histories, signals, events, acts, published values and streams; workers; held and unread signals; kept
-    events; the outbox.
+    events; the outbox; records with their events.
 
     Equal if and only if nothing visible changed.
     """
@@ -45,4 +47,13 @@ async def snapshot(store: Store) -> dict[str, Any]:
         "head": await store.ledger.head(),
         "owed": await store.outbox.list_owed(is_dead=False, limit=_ALL),
         "dead": await store.outbox.list_owed(is_dead=True, limit=_ALL),
+        "records": await _records(store),
     }
+
+
+async def _records(store: Store) -> list[Any]:
+    return [
+        (record, await store.records.list_events(kind, record.record_id, limit=_ALL))
+        for kind in RECORD_KINDS
+        for record in await store.records.list_records(RecordFilter(kind, order="oldest"), limit=_ALL)
+    ]

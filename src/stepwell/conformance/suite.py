@@ -23,6 +23,8 @@ from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSui
 from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
 from stepwell.conformance.plain_commits import PlainCommitSuite
 from stepwell.conformance.progress import ProgressSuite
+from stepwell.conformance.record_listings import RecordListSuite
+from stepwell.conformance.records import DueRecordSuite, RecordSuite, RunRecordSuite
 from stepwell.conformance.replies import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
@@ -72,6 +74,10 @@ class StoreSuite(
     PauseSuite,
     WorkflowPauseSuite,
     LedgerSuite,
+    RecordSuite,
+    RunRecordSuite,
+    DueRecordSuite,
+    RecordListSuite,
     EncryptionSuite,
     AmendmentSuite,
     AmendedChildSuite,

@@ -10,6 +10,7 @@ from stepwell.clock import Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.contents import SECONDS, fill, pack_all
 from stepwell.conformance.outbox import emit, ids, settle, take
+from stepwell.conformance.records import change, new_record, stored
 from stepwell.conformance.scene import FLOW, Scene, new_run, place, step, wait_topic
 from stepwell.conformance.seals import WRITES, close
 from stepwell.conformance.snapshot import snapshot
@@ -17,6 +18,7 @@ from stepwell.errors import AlreadyExistsError, StoreInUseError, StoreSealedErro
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
 from stepwell.model.commits import Commit, Park, Verdict
 from stepwell.model.events import Publication
+from stepwell.model.records import ChangeOutcome, RecordFilter
 from stepwell.model.signals import Delivery, Reply, ReplyStatus
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant, Fence
@@ -28,6 +30,7 @@ from stepwell.virtual.clock import ManualClock
 _W1 = Incarnation("w1")
 _DECODER = msgspec.json.Decoder(TransferBatch)
 _NOTHING = Manifest(0, 0, 0, 0, 0, 0, 0)
+_LABELLED = RecordFilter("task", labels=("a",), is_open=True)
 
 
 Ends = tuple[Store, Store]  # source and destination
@@ -140,9 +143,9 @@ class TransferSuite(StoreCase):
         parcels = [await source.store.transfers.pack(limit=1_000)]
         while parcels[-1].next:
             parcels.append(await source.store.transfers.pack(parcels[-1].next, limit=1_000))
-        events, chunks, signals, owed, requests, acts = (
-            next(getattr(batch, kind) for batch in parcels if getattr(batch, kind))
-            for kind in ("events", "chunks", "signals", "owed", "requests", "acts")
+        kinds = ("events", "chunks", "signals", "owed", "records", "record_events", "requests", "acts")
+        events, chunks, signals, owed, records, lines, requests, acts = (
+            next(getattr(batch, kind) for batch in parcels if getattr(batch, kind)) for kind in kinds
         )
         packed = next(batch.runs for batch in parcels if batch.runs)[0]
         new = PackedBlob("6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d", b"\x00")
@@ -155,6 +158,12 @@ class TransferSuite(StoreCase):
             TransferBatch(signals=(signals[0]._replace(name="other"),)),
             TransferBatch(signals=(signals[0]._replace(signal_id=SignalId("new, with a known number")),)),
             TransferBatch(owed=(owed[0]._replace(attempts=99),)),
+            TransferBatch(records=(records[0]._replace(version=99),)),
+            TransferBatch(records=(records[0]._replace(labels=("other",)),)),
+            TransferBatch(records=(records[0]._replace(number=99),)),
+            TransferBatch(records=(records[0]._replace(record_id="new, with a known number"),)),
+            TransferBatch(record_events=(lines[0]._replace(event=lines[0].event._replace(verb="other")),)),
+            TransferBatch(record_events=(lines[0]._replace(change_id="other"),)),
             TransferBatch(requests=(requests[0]._replace(fingerprint="other"),)),
             TransferBatch(acts=(acts[0]._replace(who="other"),)),
             TransferBatch(acts=(acts[0]._replace(number=99),)),
@@ -163,16 +172,19 @@ class TransferSuite(StoreCase):
                 await target.store.transfers.unpack("t1", other._replace(blobs=(new,)))
             assert await pack_all(target.store) == before
 
-    @pytest.mark.parametrize("kind", ["runs", "chunks", "signals", "owed", "records", "record_events"])
-    async def test_an_item_without_its_run_or_event_is_rejected(self, source: Scene, target: Scene, kind: str) -> None:
-        batch = await source.store.transfers.pack(limit=1_000)
-        while not getattr(batch, kind):
+    async def test_an_item_without_its_run_event_or_record_is_rejected(self, source: Scene, target: Scene) -> None:
+        kinds, batch = {"runs", "chunks", "signals", "owed", "records", "record_events"}, TransferBatch()
+        while kinds:
             batch = await source.store.transfers.pack(batch.next, limit=1_000)
+            found = {kind for kind in kinds if getattr(batch, kind)}
+            kinds -= found
+            if not found:
+                assert batch.next
+                continue
+            with pytest.raises(TransferError, match="before the run, event or record that it belongs to"):
+                await target.store.transfers.unpack("t1", batch)
 
-        with pytest.raises(TransferError, match="before the run, event or record that it belongs to"):
-            await target.store.transfers.unpack("t1", batch)
-
-        assert await target.store.transfers.manifest() == _NOTHING
+            assert await target.store.transfers.manifest() == _NOTHING
 
     async def test_a_damaged_blob_is_rejected(self, store: Store) -> None:
         await store.transfers.expect("t1", "here", since=store.now())
@@ -378,6 +390,23 @@ class TransferSuite(StoreCase):
 
         assert [one.verdict for one in answers] == [Verdict.APPLIED, Verdict.FENCED, Verdict.FENCED]
         assert await snapshot(moved.store) == before
+
+    async def test_moved_records_are_due_listed_known_and_closed_with_their_runs(
+        self, source: Scene, target: Scene
+    ) -> None:
+        moved = await self._moved(source, target)
+        due = Instant(moved.store.now() + 3_600 * SECONDS)
+        listed = [one.record_id for one in await moved.store.records.list_records(_LABELLED, limit=9)]
+
+        assert listed == ["k4", "k2"]
+        assert await moved.store.records.next_due(["task", "Übersicht"]) == due - 11 * SECONDS
+        assert (await change(moved, "k4 changed", new_record("k4"), 1)).outcome is ChangeOutcome.CHANGED
+        assert (await change(moved, "new", new_record("k9"))).version == 1
+        assert (await stored(moved, "k9")).number > (await stored(moved, "k4")).number
+        await moved.send("end it", "k1")
+        await next(one for one in await moved.claim() if one.run_id == "k1").end()
+        ended = [(await stored(moved, one)).state for one in ("k2", "k3", "k4")]
+        assert ended == ["gone", "done", "open"]
 
     async def test_a_moved_run_continues_from_its_history(self, source: Scene, target: Scene) -> None:
         moved = await self._moved(source, target)

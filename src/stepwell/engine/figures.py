@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.clock import SECOND
 from stepwell.engine.backend import Backend
 from stepwell.engine.records import RecordKind, Records
-from stepwell.engine.service_failures import FailureBody
+from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.trigger_records import TriggerBody
 from stepwell.model.states import TERMINAL, RunStatus, TriggerState
 from stepwell.telemetry.metrics import Gauge, Labels, Metric
@@ -27,7 +27,7 @@ async def read_figures(backend: Backend) -> list[Metric]:
     by_state: dict[Labels, float] = {
         (state.value,): await triggers.count(states=[state], limit=_COUNTED_MAX) for state in _STATES
     }
-    failing = await Records(backend, RecordKind.SERVICE, FailureBody).count(limit=_COUNTED_MAX)
+    failing = len(await ServiceFailures(backend).list())
     return [
         Gauge("stepwell_runs", "Runs that have not ended, by status.", counts, ("status",)),
         Gauge(

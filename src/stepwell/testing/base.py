@@ -236,6 +236,8 @@ class KitBase:
 
     def _emit(self, topic: str | Event | type[Event], payload: Any, options: dict[str, Any]) -> int:
         self.check_open()
+        if self.options.world.triggers:
+            self.world.serve()  # a worker declares them
         self.note(scripts.publish(topic, payload))
         heard = [self.world.tell(self.world.engine.publish(topic, payload, **options)) for _ in range(self.deliveries)]
         if not any(heard):

@@ -9,6 +9,7 @@ from unittest import IsolatedAsyncioTestCase
 
 from stepwell.app import App
 from stepwell.codec.base import Codec
+from stepwell.engine.triggers import Trigger
 from stepwell.sinks.base import Sink
 from stepwell.testing.base import KitOptions, Nondeterminism
 from stepwell.testing.databases import StoreKind
@@ -28,6 +29,7 @@ def kit_options(
     codec: Codec | None = None,
     sinks: tuple[Sink, ...] | list[Sink] = (),
     lifecycle: bool = False,
+    triggers: tuple[Trigger, ...] | list[Trigger] = (),
     settings: dict[str, Any] | None = None,
     app: App | None = None,
 ) -> KitOptions:
@@ -36,9 +38,9 @@ def kit_options(
     `folder` is for the SQLite file; without it the database is in memory. `postgres` is the URL of a database.
     `settings` are fields of `WorkerSettings`, for every worker.
 
-    With an `app`, workers have its workflows, codec, sinks and settings. Options that are given here win over those of
-    the app. The kit replaces what belongs to a machine: the database, the folder of offloaded payloads (they go to the
-    test's database), the hooks, and the settings `mode`, `lease`, `sweep_every` and `name`.
+    With an `app`, workers have its workflows, triggers, codec, sinks and settings. Options that are given here win over
+    those of the app. The kit replaces what belongs to a machine: the database, the folder of offloaded payloads (they go
+    to the test's database), the hooks, and the settings `mode`, `lease`, `sweep_every` and `name`.
     """
     described = app or App()
     world = Options(
@@ -50,6 +52,7 @@ def kit_options(
         _settings_of(described) | (settings or {}),
         is_offloading=described.offload is not None,
         workflows=described.workflows,
+        triggers=tuple(triggers) or described.triggers,
     )
     return KitOptions(store, folder, postgres, nondeterminism, world)
 

@@ -9,6 +9,7 @@ from typing import Any
 from stepwell.clock import SECOND, Clock
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.triggers import Trigger
 from stepwell.errors import DuplicateNameError
 from stepwell.ids import Ids, RunId
 from stepwell.model.workers import NewWorker
@@ -102,6 +103,7 @@ class Node:
         is_offloading: bool,
         sinks: Iterable[Sink],
         lifecycle: bool,
+        triggers: Iterable[Trigger],
     ) -> None:
         """Connect it to the store, and give it its workflows."""
         self._lease_seconds = settings.lease_span / SECOND
@@ -115,6 +117,7 @@ class Node:
             offload="database" if is_offloading else None,
             sinks=sinks,
             lifecycle=lifecycle,
+            triggers=triggers,
         )
 
     @property

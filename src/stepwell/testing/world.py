@@ -13,6 +13,7 @@ from stepwell.clock import SECOND, Clock, Instant, Span, SystemClock
 from stepwell.codec.base import Codec, Place, event_row
 from stepwell.codec.envelopes import read_plainly
 from stepwell.config import WorkerSettings
+from stepwell.engine.triggers import Trigger
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
 from stepwell.model.commits import Applied, Commit, Pause, Verdict
@@ -92,6 +93,7 @@ class Options:
     settings: dict[str, Any] = field(default_factory=dict)
     is_offloading: bool = False  # large payloads go to blobs of the test's database
     workflows: tuple[Workflow[Any, Any], ...] = ()  # that workers run from the beginning
+    triggers: tuple[Trigger, ...] = ()  # that workers declare
 
 
 class World:
@@ -135,7 +137,7 @@ class World:
             settings=WorkerSettings().completed(),
         )
         self.perform(self.store.open(), self.outside)
-        for each in options.workflows:
+        for each in (*options.workflows, *(trigger.start for trigger in options.triggers)):
             if add_known(self._workflows, each, is_asked=True):
                 self.ask(self.engine.serve(each))
 
@@ -209,6 +211,7 @@ class World:
             is_offloading=self.options.is_offloading,
             sinks=self.options.sinks,
             lifecycle=self.options.lifecycle,
+            triggers=self.options.triggers,
         )
         self.nodes.append(node)
         if is_waited_for:

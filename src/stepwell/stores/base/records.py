@@ -46,7 +46,7 @@ class RecordStore(Protocol):
         """
         ...
 
-    # --- reads ---
+    # --- reads; a text that no store can hold finds nothing ---
 
     async def find(self, kind: str, record_id: str) -> Record | None:
         """The record, open or closed. Raises `CorruptRecordError` if it cannot be read."""

@@ -16,12 +16,12 @@ class _Index(NamedTuple):
     table: str
     name: str
     condition: str
-    number: str = "number"  # the column with the number of the record
+    number: str = "d.number"  # the column with the number of the record
 
     @property
     def is_of_labels(self) -> bool:
         """Whether it has a row for each label of a record."""
-        return self.number == "record"
+        return self.table == _LABELS
 
 
 _RECORDS, _LABELS = "stepwell_records", "stepwell_record_labels"
@@ -31,20 +31,20 @@ _BY_RUN: Final = _Index(_RECORDS, "stepwell_records_run", "run = (select id from
 _BY_STATE: Final = _Index(_RECORDS, "stepwell_records_state", "state = :state")
 _BY_OPEN: Final = _Index(_RECORDS, "stepwell_records_open", _IS_OPEN)
 _BY_DUE: Final = _Index(_RECORDS, "stepwell_records_due", _DUE_ONLY)
-_BY_LABEL: Final = _Index(_LABELS, "stepwell_record_labels_open", f"label = :label_0 and {_IS_OPEN}", "record")
-_BY_LABEL_DUE: Final = _Index(_LABELS, "stepwell_record_labels_due", f"label = :label_0 and {_DUE_ONLY}", "record")
+_BY_LABEL: Final = _Index(_LABELS, "stepwell_record_labels_open", f"label = :label_0 and {_IS_OPEN}", "d.record")
+_BY_LABEL_DUE: Final = _Index(_LABELS, "stepwell_record_labels_due", f"label = :label_0 and {_DUE_ONLY}", "d.record")
 
 _HAS_LABEL: Final = (
     f"exists (select 1 from {_LABELS} as other where other.record = {{number}} and other.label = :label_{{label}})"
 )
 _STATES: Final = "state in (select value from json_each(:states))"
-_STATES_OF_LABELLED: Final = f"exists (select 1 from {_RECORDS} as r where r.number = record and r.{_STATES})"
+_STATES_OF_LABELLED: Final = f"exists (select 1 from {_RECORDS} as r where r.number = d.record and r.{_STATES})"
 
 
 class RecordSearch(NamedTuple):
     """A range of an index: records in the order of the page."""
 
-    number: str
+    keys: str  # the columns of that order; the last is the number
     table: str
     conditions: str
     order: str
@@ -52,7 +52,7 @@ class RecordSearch(NamedTuple):
 
     def fill(self, statement: str) -> str:
         """The statement with its markers replaced."""
-        text = statement.replace("{number}", self.number).replace("{table}", self.table)
+        text = statement.replace("{keys}", self.keys).replace("{table}", self.table)
         return text.replace("{conditions}", self.conditions).replace("{order}", self.order)
 
 
@@ -93,13 +93,9 @@ def _search(where: RecordFilter, index: _Index, given: dict[str, Any], *, is_fir
     conditions = ["kind = :kind", index.condition, *_more(where, index)]
     if not is_first:
         conditions.append(_behind(where, index.number))
-    return RecordSearch(
-        index.number,
-        f"{index.table} indexed by {index.name}",
-        " and ".join(conditions),
-        _order(where, index.number),
-        given,
-    )
+    keys = f"due_at, {index.number}" if where.order == "due" else index.number
+    order = f"{keys} desc" if where.order == "newest" else keys
+    return RecordSearch(keys, f"{index.table} as d indexed by {index.name}", " and ".join(conditions), order, given)
 
 
 def _more(where: RecordFilter, index: _Index) -> Iterable[str]:
@@ -120,9 +116,3 @@ def _behind(where: RecordFilter, number: str) -> str:
     if where.order == "due":
         return f"(due_at, {number}) > (:after_due, :after)"
     return f"{number} {'<' if where.order == 'newest' else '>'} :after"
-
-
-def _order(where: RecordFilter, number: str) -> str:
-    if where.order == "due":
-        return f"due_at, {number}"
-    return f"{number} desc" if where.order == "newest" else number

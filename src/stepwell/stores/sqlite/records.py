@@ -17,7 +17,7 @@ from stepwell.stores.sqlite.database import Valueless
 from stepwell.stores.sqlite.rows import spelled, to_record
 from stepwell.stores.sqlite.runners import Runner
 from stepwell.stores.sqlite.texts import SQL
-from stepwell.stores.sqlite.transaction import row_of, rows_of
+from stepwell.stores.sqlite.transaction import Row, row_of, rows_of
 from stepwell.stores.sqlite.transitions import changes as transitions
 from stepwell.stores.sqlite.transitions import records
 from stepwell.stores.sqlite.views import in_snapshot, is_storable
@@ -108,14 +108,11 @@ def _list_records(connection: apsw.Connection, where: RecordFilter, after: Recor
         return []
 
     def query() -> list[Record]:
-        found: list[tuple[int, Instant]] = []
+        found: list[Row] = []
         for search in record_searches(where, after):
             found += connection.execute(search.fill(SQL["records.list"]), {**search.parameters, "limit": limit})
-        if where.order == "due":
-            found.sort(key=lambda each: (each[1], each[0]))
-        else:
-            found.sort(reverse=where.order == "newest")
-        return _listed(connection, [number for number, _ in found[:limit]])
+        found.sort(reverse=where.order == "newest")
+        return _listed(connection, [number for *_, number in found[:limit]])
 
     return in_snapshot(connection, query)
 

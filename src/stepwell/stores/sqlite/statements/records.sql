@@ -81,7 +81,7 @@ where r.run = :run and r.is_open = 1 and r.end_state is not null
 order by r.number;
 
 -- name: list_due
-select number
+select due_at, number
 from stepwell_records
 where kind = :kind and due_at is not null and due_at <= :now
 order by due_at, number
@@ -105,7 +105,7 @@ delete from stepwell_records where number in (select value from json_each(:numbe
 -- name: list
 -- The markers are replaced by texts from the allow-list in stores/sql/records.py. It returns only what orders the page:
 -- other columns are not read for records that are not on it.
-select {number}, due_at from {table} where {conditions} order by {order} limit :limit;
+select {keys} from {table} where {conditions} order by {order} limit :limit;
 
 -- name: count
 -- Markers as in list.

@@ -31,14 +31,14 @@ def deliver(
 def deliver_all(tx: Transaction, signals: Sequence[NewSignal], quota: Quota) -> tuple[list[Delivered], list[Claimed]]:
     """Deliver signals of which none is lost: without an active run, an ended run keeps it as refused, or it is held."""
     woken: dict[int, Row] = {}
-    delivered = [_deliver_one(tx, new, woken) for new in signals]
-    for position, new in enumerate(signals):
-        if delivered[position].delivery is Delivery.MISSING:
-            delivered[position] = _keep(tx, new)
+    delivered = [_deliver_or_keep(tx, new, woken) for new in signals]
     return delivered, _wake_all(tx, woken, quota)
 
 
-def _keep(tx: Transaction, new: NewSignal) -> Delivered:
+def _deliver_or_keep(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Delivered:
+    delivered = _deliver_one(tx, new, woken)
+    if delivered.delivery is not Delivery.MISSING:
+        return delivered
     ended = _find_ended(tx, new.target)
     if ended is None:
         return _hold(tx, new)
