@@ -116,6 +116,8 @@ def _wrong(world: World, amendment: Amendment) -> Amendment:
 
 def _effects(world: World, amendment: Amendment, run: Run) -> Iterator[str]:
     yield f"from {run.status.value}"
+    if world.closed_with_runs():
+        yield "record closed"
     now = world.row(run.run_id)
     assert now is not None
     if now.version != run.version:

@@ -14,14 +14,14 @@ from stepwell.model.outbox import LIFECYCLE
 from stepwell.model.runs import Run
 from stepwell.model.states import ACTIVE, RunStatus, WaitKind
 from stepwell.model.workers import Fence
-from tests.differential import parts
+from tests.differential import parts, records
 from tests.differential.runs import an_announce, new_run
 from tests.differential.world import Operation, World
 
 _TRIMMED = "its parent no longer needs it"
 _PARTS = (
     *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
-    "ended_attempts",
+    *("ended_attempts", "opened", "closed"),
     *("consumed", "refused", "received", "emits", "published", "appends"),
 )
 
@@ -43,6 +43,8 @@ def apply(world: World) -> Operation | None:
     # The same with events: what an ended run gives back may reach a run whose waits another commit changes.
     giving = [commit for commit in batch if _may_give_back(world, commit)]
     batch = giving[:1] or batch
+    # The same with records: they are numbered in the order in which commits open them.
+    batch[1:] = [commit._replace(opened=()) for commit in batch[1:]]
     if world.likely(0.15):
         # One error at a time: of two, each store may report another.
         batch[-1] = world.chance.choice(_WRONGS)(world, batch[-1])
@@ -142,6 +144,8 @@ def a_commit(world: World, run: Run) -> Commit:
         appends=parts.appends(world) if likely(0.3) else (),
         progress=parts.progress(world, at) if likely(0.2) else (),
         ended_progress=(at,) if likely(0.08) else (),
+        opened=records.opened(world, at) if likely(0.3) else (),
+        closed=records.closed(world, run) if likely(0.15) else (),
         ended_attempts=world.some([(one.location, one.number) for one in state["history"].attempts], 0.1),
     )
 
@@ -314,6 +318,8 @@ def _effects(world: World, commit: Commit, applied: Applied) -> Iterator[str]:
         yield f"applied, paused: {type(commit.move).__name__}"
     yield from _move_facts(commit.move, applied)
     yield from _part_facts(commit)
+    if world.closed_with_runs():
+        yield "record closed with its run"
     yield from _family_facts(world, commit, applied)
 
 

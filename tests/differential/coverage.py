@@ -15,6 +15,7 @@ from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
+from stepwell.stores.base.records import RecordStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
@@ -30,6 +31,7 @@ _NOUNS = {
     "workers": WorkerStore,
     "holds": HoldStore,
     "ledger": LedgerStore,
+    "records": RecordStore,
     "views": ViewStore,
     "transactions": TransactionStore,
     "transfers": TransferStore,
@@ -78,7 +80,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         ),
         *("Park together", "End together"),
         *("names", "entries", "attempts", "cursors", "ended_cursors", "trims", "progress", "ended_progress"),
-        "ended_attempts",
+        *("ended_attempts", "opened", "closed", "record closed with its run"),
         *("consumed", "refused", "received", "reply given", "reply refused"),
         *("emits", "announced", "published", "appends", "append data", "append close", "append that begins a part"),
         *(
@@ -95,7 +97,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
     ),
     "runs.cancel": (
         *("cancelled with compensation", "cancelled without compensation", "cancelling with compensation"),
-        *("descendants", "too late", "refused: NotFoundError"),
+        *("descendants", "record closed", "too late", "refused: NotFoundError"),
     ),
     "runs.pause": ("paused", "told", "not possible"),
     "runs.resume": ("resumed", "resumed undoing", "withdrawn", "left to a person", "not paused"),
@@ -105,7 +107,14 @@ _FACTS: dict[str, tuple[str, ...]] = {
         *("applied", "applied before", "stale", "key_taken", "refused: NotFoundError", "refused: ValueError"),
         *("forgotten", "ended_cursors", "ended_progress", "attempts", "entries", "waits", "children", "names"),
         *(f"from {status.value}" for status in sorted(AMENDABLE)),
-        *("another version", "another input", "child cancelled", "key of a child freed", "child retried"),
+        *(
+            "record closed",
+            "another version",
+            "another input",
+            "child cancelled",
+            "key of a child freed",
+            "child retried",
+        ),
     ),
     "runs.fork": ("forked", "forked before", "stale", "refused: AlreadyExistsError", "refused: NotFoundError"),
     "runs.rescue": ("freed", "poisoned", "paused", "nothing"),
@@ -133,6 +142,18 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "ledger.note": ("appended", "repeated"),
     "ledger.list_acts": ("found", "nothing"),
     "ledger.head": ("found",),
+    "records.change": (
+        *("changed", "stale", "repeated", "created", "closed", "opened again", "started", "claimed"),
+        *(f"signal {delivery.value}" for delivery in Delivery),
+        *("signal kept by an ended run", "refused: ValueError", "refused: AlreadyExistsError"),
+    ),
+    "records.prune": ("pruned", "nothing"),
+    "records.due": ("due", "nothing"),
+    "records.next_due": ("due", "nothing"),
+    "records.find": ("found", "nothing"),
+    "records.list_records": ("found", "nothing"),
+    "records.count": ("found", "nothing"),
+    "records.list_events": ("found", "nothing"),
     "workers.retire": ("with runs", "without runs"),
     "transactions.perform": (
         "applied",

@@ -1,4 +1,4 @@
-"""Numbers that stores assign to signals, events, events in inboxes, open waits and rows of the outbox.
+"""Numbers that stores assign to signals, events, events in inboxes, open waits, rows of the outbox and records.
 
 A store promises only their order: it may leave gaps. So everything here uses *ranks*, which count the
 numbers that a store has ever shown: 1 is the smallest. Answers of a store are compared by ranks. Requests
@@ -16,13 +16,20 @@ from stepwell.model.amendments import Amendment
 from stepwell.model.commits import Commit
 from stepwell.model.events import IncomingEvent
 from stepwell.model.outbox import Owed, Settled, Unsent
+from stepwell.model.records import Record
 from stepwell.model.runs import Inbox
 from stepwell.model.signals import Redelivery, Refusal, Reply, Signal
 from stepwell.model.workers import Renewed
-from stepwell.stores.base.packed_items import OpenWait, PackedEvent, PackedReceipt, PackedSignal
+from stepwell.stores.base.packed_items import (
+    OpenWait,
+    PackedEvent,
+    PackedReceipt,
+    PackedRecordEvent,
+    PackedSignal,
+)
 from stepwell.stores.base.views import Detail
 
-Kind = Literal["signal", "event", "outbox", "publication", "wait"]
+Kind = Literal["signal", "event", "outbox", "publication", "wait", "record"]
 Change = Callable[[Kind, int], int]
 
 _NUMBERS: dict[type, dict[str, Kind]] = {
@@ -40,6 +47,8 @@ _NUMBERS: dict[type, dict[str, Kind]] = {
     PackedReceipt: {"number": "event"},
     PackedEvent: {"number": "publication"},
     OpenWait: {"number": "wait"},
+    Record: {"number": "record"},
+    PackedRecordEvent: {"record": "record"},
 }
 _UNORDERED: dict[type, frozenset[str]] = {
     Inbox: frozenset({"children"}),

@@ -192,6 +192,8 @@ def cancel(world: World) -> Operation:
             yield f"{row.status.value} {'with' if compensate else 'without'} compensation"
         if len(answer.runs) > 1:
             yield "descendants"
+        if world.closed_with_runs():
+            yield "record closed"
 
     return Operation(
         "runs.cancel",

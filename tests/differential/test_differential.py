@@ -50,6 +50,10 @@ create temp trigger outbox_gap after insert on stepwell_outbox
 when not exists (select 1 from stepwell_seals) begin
     update stepwell_outbox set number = number + 5 where number = new.number;
 end;
+create temp trigger record_gap after insert on stepwell_record_events
+when not exists (select 1 from stepwell_seals) begin
+    update sqlite_sequence set seq = seq + 4 where name = 'stepwell_records';
+end;
 """
 
 # Resumes a run without an audit row.

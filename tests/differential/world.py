@@ -11,6 +11,7 @@ from stepwell.clock import Instant
 from stepwell.conformance.snapshot import snapshot
 from stepwell.errors import StepwellError
 from stepwell.ids import EventId, Incarnation, RunId, SignalId
+from stepwell.model.records import CLOSED_WITH_RUN, Record
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Wait
@@ -79,6 +80,7 @@ class World:
         self.asked: dict[RunId, list[int]] = {}  # signals that asked and were consumed
         self.events: list[EventId] = []
         self.emitted: list[EventId] = []
+        self.changes: list[str] = []  # of records
         self._ids = 0
 
     # --- what happens ----------------------------------------------------------------------
@@ -146,6 +148,16 @@ class World:
         """The stored waits of that kind: all, or those of a run or of the runs with a key."""
         found = [one for one in self.state["runs"].values() if target in (None, one["run"].run_id, one["run"].key)]
         return [wait for one in found for wait in one["history"].waits if wait.kind is kind]
+
+    def records(self) -> list[Record]:
+        """Every record."""
+        return [record for record, _ in self.state["records"]]
+
+    def closed_with_runs(self) -> list[Record]:
+        """The records that the last operation closed because their runs no longer need them."""
+        was_open = {record.number for record, _ in self.before["records"] if record.is_open}
+        closed = [(record, events) for record, events in self.state["records"] if not record.is_open and events]
+        return [one for one, (last, *_) in closed if one.number in was_open and last.verb == CLOSED_WITH_RUN.verb]
 
     # --- chance -----------------------------------------------------------------------------
 
