@@ -39,6 +39,14 @@ class Sent(NamedTuple):
     told: list[Changed]
 
 
+class Decided(NamedTuple):
+    """A note that somebody wanted to change, whatever it was."""
+
+    name: str
+    mark: str
+    is_told: bool  # that it was done
+
+
 class Desk:
     """Everybody who keeps records in one seed; a stream of its own leaves the stories of old seeds alike."""
 
@@ -51,6 +59,7 @@ class Desk:
         self._has_forms = any(node["op"] == "record" for program in self._world.programs for node in walk(program))
         self.is_on = self._writes or self._has_forms
         self.sent: list[Sent] = []
+        self.decided: list[Decided] = []
         self._starts = 0
 
     def stories(self) -> list[Any]:
@@ -124,20 +133,23 @@ class Desk:
             await self._send(sent)
 
     async def _prepare(self, engine: Engine, name: str, before: Document[Page] | None) -> RecordChange:
-        return _books(engine, NOTE).prepare(name, before, self._draft(engine._backend, before))
+        draft = self._draft(engine._backend, before, self.new_mark("a note"))
+        return _books(engine, NOTE).prepare(name, before, draft)
 
     async def _write_by_decision(self, name: str) -> None:
-        """Change it, whatever it has become meanwhile."""
+        """Change it, whatever it has become meanwhile; that happens once."""
+        mark = self.new_mark("a note")
 
         def decide(engine: Engine, it: Document[Page] | None) -> Draft[Page]:
-            return self._draft(engine._backend, it)
+            return self._draft(engine._backend, it, mark)
 
         try:
-            await self._ask(lambda engine: _books(engine, NOTE).change(name, lambda it: decide(engine, it)))
+            is_told = await self._ask(lambda engine: _books(engine, NOTE).change(name, lambda it: decide(engine, it)))
         except UNKNOWN:
-            return
+            is_told = False
+        self.decided.append(Decided(name, mark, is_told))
 
-    def _draft(self, backend: Backend, before: Document[Page] | None) -> Draft[Page]:
+    def _draft(self, backend: Backend, before: Document[Page] | None, mark: str) -> Draft[Page]:
         rng = self.rng
         page = Page() if before is None else before.body
         is_open = before is None or before.record.is_open
@@ -149,7 +161,7 @@ class Desk:
         signals, starts = self.draw_consequences(backend)
         return Draft(
             state=state,
-            body=Page((*page.marks, self.new_mark("a note")), rng.choice((0, 0, 1, 2))),
+            body=Page((*page.marks, mark), rng.choice((0, 0, 1, 2))),
             lines=tuple(NewLine(verb, "ann", {"n": 1} if verb == "wrote" else None) for verb in self._draw_verbs()),
             labels=tuple(label for label in LABELS if rng.random() < 0.5),
             due_at=due_at,
@@ -193,11 +205,13 @@ class Desk:
             if not forms:
                 continue
             record_id = rng.choice(forms)
-            match rng.choice(("answer", "answer", "answer", "together", "claim")):
+            match rng.choices(("answer", "together", "claim", "skip", "take back"), (6, 2, 2, 1, 1))[0]:
                 case "together":  # two people who do not know of each other
                     await asyncio.gather(self.answer(record_id, "ann"), self.answer(record_id, "bo"))
                 case "claim":
                     await self._claim(record_id)
+                case "skip" | "take back" as act:
+                    await self._repair(record_id, act)
                 case _:
                     await self.answer(record_id, "ann", thinks=rng.choice((0.0, 0.0, 0.3)))
 
@@ -221,9 +235,19 @@ class Desk:
         while not sent.told and self.rng.random() < 0.7:
             await self._send(sent)
 
+    async def _repair(self, record_id: str, act: str) -> None:
+        """An operator does not wait for people."""
+        record, repairers = self._world.checker.records.find(record_id), self._clients.operators.repairers
+        if record is None or record.run_id is None or record.location is None:
+            return
+        row = self._world.checker.rows_now[record.run_id]
+        if act == "skip":
+            await repairers.skip_form(row, record.location)
+        else:
+            await repairers.take_back(row)
+
     async def _claim(self, record_id: str) -> None:
         """Change a form without closing it."""
-        rng = self.rng
         mark, pause = self.new_mark(""), self.draw_pause()
 
         def decide(it: Document[Page] | None) -> Draft[Page] | None:

@@ -38,7 +38,7 @@ class Forms:
     def __init__(self, seed: str) -> None:
         self._rng = rng = random.Random(seed)
         self._is_on = rng.random() < 0.5
-        self._often = rng.choice((0.1, 0.25))  # chance of a form, for each sequence
+        self._often = rng.choice((0.15, 0.35))  # chance of a form, for each sequence
         self._count = 0
 
     def add(self, program: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Forms:
 
     def further(self) -> list[dict[str, Any]]:
         """A short program that has forms at some of the places where they are seldom drawn."""
-        if not self._is_on or self._rng.random() < 0.3:
+        if not self._is_on or self._rng.random() < 0.2:
             return []
         rng = self._rng
         kinds = rng.sample(("branches", "race", "items", "loop", "undo", "handler", "tasks"), rng.randint(1, 3))
@@ -69,6 +69,8 @@ class Forms:
                     self._visit(part)
             case "try" | "loop" | "handle":
                 self._visit(node["body"])
+            case "tasks" if self._rng.random() < 2 * self._often:
+                node["items"].append(self._form())
             case "child" | "spawn":
                 self._visit(node["program"]["body"])
             case "step" | "try_step" if "undo" in node:

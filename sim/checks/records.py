@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sim.books import FORM, KINDS, LABELS, RANG, page_of
+from sim.books import FORM, KINDS, LABELS, NOTE, RANG, page_of
 from sim.checks.shadow import Shadow
 from sim.checks.signals import mark_of
 from sim.checks.starts import holds_key
@@ -436,7 +436,12 @@ class Records:
         for known in self.known.values():
             self._compare_events(known, "all", now)
         for sent in world.clients.desk.sent:
-            self._check_sent(sent.kind, sent.change, bool(sent.told))
+            self._check_sent(sent.kind, sent.change, kept)
+        for decided in world.clients.desk.decided:
+            known = self.known.get((NOTE, decided.name))
+            count = 0 if known is None else page_of(known.record).marks.count(decided.mark)
+            if count > 1 or (decided.is_told and count < 1):
+                self._violate("I54", "", f"change {decided.mark} of {decided.name} is in it {count} times")
         for mark, count in self._marks.items():
             there = kept[mark] + len(self._checker.signals.used[mark])
             if there != count:
@@ -444,16 +449,17 @@ class Records:
         self._check_lists()
         self._check_prune()
 
-    def _check_sent(self, kind: str, change: RecordChange, is_told: bool) -> None:
-        """What was told is what was done: its mark is in the body once, or nowhere."""
+    def _check_sent(self, kind: str, change: RecordChange, kept: Counter[str]) -> None:
+        """A change was made once, and its mark is in the body; or it was not, and there is no trace of it."""
         known, mark = self.known.get((kind, change.record.record_id)), page_of_change(change)[-1]
         count = 0 if known is None else page_of(known.record).marks.count(mark)
         version = self._made.get(change.change_id)
         if count != (1 if version is not None else 0):
             self._violate("I54", "", f"change {mark} of {kind} {change.record.record_id} is in it {count} times")
         signals = [mark_of(signal.payload) for signal in change.signals]
-        if version is None and any(self._marks[one] for one in signals):
-            self._violate("I55", "", f"change {mark} was not made, and {signals} were sent")
+        traces = [one for one in signals if kept[one] or self._checker.signals.used[one]]
+        if version is None and traces:
+            self._violate("I55", "", f"change {mark} was not made, and signals {traces} were sent")
 
     def _check_lists(self) -> None:
         """Lists and counts show what there is."""

@@ -22,6 +22,7 @@ from sim.sabotage.patches import Switches
 from sim.sabotage.pauses import PAUSE_SWITCHES
 from sim.sabotage.postgres import POSTGRES_SWITCHES
 from sim.sabotage.programs import PROGRAM_SWITCHES
+from sim.sabotage.records import RECORD_SWITCHES
 from sim.sabotage.regressions import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage.repairs import REPAIR_SWITCHES
 from sim.sabotage.signals import SIGNAL_SWITCHES
@@ -49,6 +50,7 @@ USUAL: Switches = {
     **TRANSACTION_SWITCHES,
     **OUTSIDE_SWITCHES,
     **PROGRAM_SWITCHES,
+    **RECORD_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}
