@@ -14,6 +14,7 @@ from sim.checks.events import Events
 from sim.checks.live import Live
 from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.outbox import METHODS, Outbox
+from sim.checks.records import Records
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
 from sim.checks.starts import check_claims, check_start_row
@@ -74,6 +75,7 @@ class Checker:
         self.events = Events(self)
         self.outbox = Outbox(self)
         self.live = Live(self)
+        self.records = Records(self)
         self.timers: Timers | None = None  # whoever makes the world knows when they must be on time
 
     def violate(self, invariant: str, run_id: str, text: str) -> None:
@@ -134,6 +136,9 @@ class Checker:
             case "publish":
                 self.events.publishing(args[0], answer[0], before)
                 self._saw_claims(answer[1], before)
+            case "change":
+                for changed in answer:
+                    self._saw_claims(changed.claimed, before)
             case "claim":
                 check_claims(self, answer, args[0], before, now)
                 self._saw_claims(answer, before)
@@ -159,6 +164,7 @@ class Checker:
                 check_leases(self, method, args, answer, now, process)
             case _:
                 pass
+        self.records.after(method, args, answer, before, after, now)
         self.outbox.ended(before, after)
         for row in after.values():
             if row is not before.get(row.run_id):
@@ -211,6 +217,8 @@ class Checker:
                 progress.compare(self, run_id, history.progress)
         elif method == "inbox":
             self.signals.seen(answer.signals)
+        elif method == "due":
+            self.records.seen_due(args[0], answer)
 
     def _saw_claims(self, claims: Any, before: dict[str, Run]) -> None:
         pauses.check_claimed(self, claims, before)

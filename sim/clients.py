@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sim.desk import Desk
 from sim.interpreter import PROGRAM, TYPED
 from sim.operators import Operators
 from sim.pauses import Pauses
@@ -60,6 +61,7 @@ class Clients:
         self.starters = Starters(self, self.side)
         self.pauses = Pauses(self)
         self._said = random.Random(f"said {world.seed}")
+        self.desk = Desk(self)
         self._misfits = random.Random(f"misfits {world.seed}")
         self._marks = 0
         self._events = 0
@@ -82,7 +84,14 @@ class Clients:
             )
         debounced = [self.starters.debounce(one) for one in self.starters.debounced]
         stories = [self._story(order) for order in self.orders]
-        await asyncio.gather(*stories, self._idle_talk(), *self._first_signals(), *debounced, *self.pauses.stories())
+        await asyncio.gather(
+            *stories,
+            self._idle_talk(),
+            *self._first_signals(),
+            *debounced,
+            *self.pauses.stories(),
+            *self.desk.stories(),
+        )
 
     @property
     def has_limits(self) -> bool:

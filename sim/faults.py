@@ -33,6 +33,7 @@ READS = frozenset(
         "find_question",
     }
     | {"list_holds", "list_acts"}
+    | {"due", "count", "list_records"}
     | {"list_events", "next_due", "list_owed", "list_published", "list_streams", "read_stream", "list_progress"}
 )
 # Performing this twice takes more than the caller hears of: a duplicate of it is a lost acknowledgement.

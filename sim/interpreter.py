@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 from sim.bodies import PART, RETRY, STEPS, step_by
 from sim.checks.streams import STREAM
+from sim.forms import open_form
 from sim.ledger import draw_here
 from sim.model import refuse
 from sim.odd import EXCEPTIONS
@@ -104,7 +105,7 @@ class Interpreter:
         for item in node["items"]:
             is_step = item["op"] in ("step", "try_step")
             values.append(await self.run(ctx, {**item, "told": told} if told and is_step else item, at))
-            told = [*told, values[-1]] if item["op"] in ("receive", "clock") else []
+            told = [*told, values[-1]] if item["op"] in ("receive", "clock", "record") else []
         return values
 
     async def operation(self, ctx: Context, node: Node, at: str) -> Any:
@@ -182,6 +183,9 @@ class Interpreter:
             case "checkpoint":
                 await ctx.rollback_checkpoint(name)
                 value = ["checkpoint"]
+            case "record":
+                answer = await open_form(ctx, name, node["within"])
+                value = ["answered", answer["by"], answer["mark"]]
             case other:
                 raise AssertionError(other)
         self.seen.append(path)

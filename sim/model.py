@@ -171,6 +171,10 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case "checkpoint", ["checkpoint"]:
             return None
+        case "record", ["answered", "ann" | "bo", str()]:
+            return None
+        case "record", ["answered", "keeper", str()]:
+            return wrong if node["within"] is None else None
         case _:
             return wrong
 

@@ -16,6 +16,7 @@ from sim.repairs import Repairers
 from stepwell.clock import span
 from stepwell.errors import LostChangeError, NotFoundError
 from stepwell.model.failures import decode_failure
+from stepwell.model.records import awaited_record
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 
@@ -43,7 +44,7 @@ class Operators:
         while not world.checker.violations:
             await asyncio.sleep(0.5)
             left = [row for row in world.checker.rows_now.values() if row.status not in TERMINAL]
-            if not left and not await self.operate(True) and not self._owed():
+            if not left and not await self.operate(True) and not self._owed() and not world.checker.records.has_due():
                 return
             if world.loop.time() > until:
                 self._report_unfinished(left)
@@ -73,6 +74,7 @@ class Operators:
             if is_ready and not are_all_busy:
                 world.violate("L2", row.run_id, f"ready since {row.wake_at}, and nobody takes it")
         check_late_rows(world, left, bound, are_all_busy=are_all_busy)
+        world.checker.records.check_late(bound)
 
     def _are_all_busy(self, left: list[Run]) -> bool:
         """Whether no worker that is alive has room: what is more urgent may take long. In the end all must be done."""
@@ -85,6 +87,8 @@ class Operators:
         self.unfinished = len(left)
         if self._owed():
             self.world.violate("L1", "", "events are still on their way")
+        if self.world.checker.records.has_due():
+            self.world.violate("L1", "", "records are due, and nobody acts on them")
         for row in left:
             due = (
                 ""
@@ -164,7 +168,10 @@ class Operators:
                             at, payload, deliver=deliver
                         )
                     )
-                if wait.kind is WaitKind.SIGNAL:
+                record_id = awaited_record(wait.names)
+                if record_id is not None:
+                    await self._fill_in(record_id)
+                elif wait.kind is WaitKind.SIGNAL:
                     name = wait.names[0] if wait.names else "c"
                     mark = self._clients.new_mark(row.run_id)
                     answer = await self.attempt(
@@ -174,3 +181,9 @@ class Operators:
                     )
                     if answer:
                         self._clients.signals_told[mark] = answer
+
+    async def _fill_in(self, record_id: str) -> None:
+        """Answer a form, unless a service closes it some day."""
+        form = self.world.checker.records.find(record_id)
+        if form is not None and form.is_open and form.due_at is None:
+            await self._clients.desk.answer(record_id, "bo")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sim.faults import FaultyWakeups, FaultyWire
 from sim.interpreter import PLAIN_WORKFLOWS, WORKFLOWS
+from sim.keeper import Keeper
 from stepwell.errors import SchemaMissingError, StoreNotWritableError, StoreUnavailableError
 from stepwell.model.workers import NewWorker
 from stepwell.replay.bodies import Body
+from stepwell.services.service import Service
 from stepwell.virtual.clock import ManualClock, ProcessClock
 from stepwell.virtual.executors import InlineCalls
 from stepwell.virtual.ids import drawn_ids
@@ -29,6 +31,19 @@ T = TypeVar("T")
 
 class ProcessDied(Exception):
     """The process that was asked is no more; whether it did what it was asked is not known."""
+
+
+class KeptEngine(Engine):
+    """An engine whose worker has one more service, if anybody keeps records in this seed."""
+
+    def __init__(self, process: Process, store: RemoteStore, **options: Any) -> None:
+        super().__init__(store, **options)
+        self._process = process
+
+    def _services(self) -> list[Service]:
+        process = self._process
+        keepers = [Keeper(process, self._backend)] if process.world.clients.desk.is_on else []
+        return [*super()._services(), *keepers]
 
 
 class Process:
@@ -52,7 +67,8 @@ class Process:
         self.inner = world.database.open(self.environment, self.environment.clock)
         self.store = RemoteStore(self.inner, FaultyWire(self), FaultyWakeups(self, self.inner.wakeups))
         is_plain = world.code == "plain" or (world.code == "mixed" and len(world.started) % 2 == 0)
-        self.engine: Engine = Engine(
+        self.engine: Engine = KeptEngine(
+            self,
             self.store,
             workflows=PLAIN_WORKFLOWS if is_plain else WORKFLOWS,
             worker=is_worker,

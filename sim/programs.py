@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from sim.descriptions import Descriptions
+from sim.forms import Forms
 from sim.habits import Habits
 
 Node = dict[str, Any]
@@ -63,6 +64,7 @@ class Maker:
         self._shown = random.Random(rng.getstate()[1][1])  # likewise, for what runs show
         self._habits = Habits(str(rng.getstate()[1][1]))
         self._descriptions = Descriptions(str(rng.getstate()[1][1]))
+        self._forms = Forms(f"forms {rng.getstate()[1][1]}")
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -79,11 +81,12 @@ class Maker:
         }
         self._habits.add(program)
         self._descriptions.add(program)
+        self._forms.add(program)
         return program
 
     def further(self) -> list[Node]:
         """Short programs besides those."""
-        programs = self._habits.further()
+        programs = [*self._habits.further(), *self._forms.further()]
         self._descriptions.add(programs)
         return programs
 
@@ -283,6 +286,8 @@ def longest(part: Any) -> float:
             return float(part["seconds"])
         case "receive" | "receive_many" | "wait_any" | "topic":
             return 2.0 + (part["timeout"] or 0.0)
+        case "record":
+            return 2.0 + (part["within"] or 0.0)
         case "handle":
             return 4.0 + longest(part["body"])
         case "step" | "try_step":

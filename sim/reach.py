@@ -38,6 +38,7 @@ PRIMITIVES: Final[dict[str, tuple[str, ...]]] = {
     "version": ("version", "patched"),
     "gates": ("deprecated", "removed"),
     "checkpoint": ("rollback_checkpoint",),
+    "record": ("record",),
     "join": ("join",),
     "map": ("map",),
     "race": ("race",),

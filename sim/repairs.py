@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.errors import RequestError
+from stepwell.model.locations import Location, format_path
 from stepwell.model.runs import Run
 from stepwell.model.states import EntryKind, RunStatus
 
@@ -70,6 +71,19 @@ class Repairers:
             return False  # a question has one answer, and who asked has it
         twice = 2 if rng.random() < 0.4 else 1  # two operators who do not know of each other
         return any(await asyncio.gather(*(self._ask(run_id, "rewind", path) for _ in range(twice))))
+
+    async def skip_form(self, row: Run, location: Location) -> None:
+        """Answer a form in the place of the people who should."""
+        detail = self.world.checker.detail(row.run_id)
+        if self._is_on and detail is not None:
+            self._counts[row.run_id] = self._counts.get(row.run_id, 0) + 1
+            path = format_path(location, detail.history.names)
+            await self._ask(row.run_id, "skip", path, {"by": "bo", "mark": "skipped"})
+
+    async def take_back(self, row: Run) -> None:
+        """Repair a run that waits for people."""
+        if self._is_on and row.parent is None and row.status is RunStatus.WAITING:
+            await self.repair(row)
 
     def _node(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = self.world.checker.nodes.get(path.rpartition("/")[2].partition("#")[0], {})

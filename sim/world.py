@@ -9,12 +9,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from sim.checker import Checker, Violation
 from sim.checks.final import check_end
 from sim.checks.leaves import Leaves
 from sim.checks.progress import LongSteps
+from sim.checks.records import late_max
 from sim.checks.refusals import check_failed
 from sim.checks.timers import Timers
 from sim.checks.transactions import Transactions
@@ -122,6 +124,8 @@ class World:
         self.outages = Outages(self)
         self.leaves = Leaves(self)
         self.timers = self.checker.timers = Timers(self)
+        self.checker.records.is_on = self.clients.desk.is_on
+        self.checker.records.late_max = partial(late_max, self)
         self._hash = hashlib.blake2b(digest_size=8)
         self._log = log
         self._mended: set[str] = set()

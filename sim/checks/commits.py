@@ -16,6 +16,7 @@ from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.runs import Run
+from stepwell.model.signals import is_accepted
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.replay.headers import unpack
 
@@ -123,6 +124,8 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
             _check_sleep(checker, shadow, entry, path, now)
         case EntryKind.UNDO:
             _check_undo(checker, shadow, entry, path)
+        case EntryKind.RECORD:
+            checker.records.received(shadow, entry)
         case EntryKind.STEP if "~undo" not in path or path.rpartition("/")[2] in checker.nodes:
             _check_step(checker, shadow, entry, path)
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.TOPIC:
@@ -250,8 +253,10 @@ def _check_park(checker: Checker, commit: Commit, following: Run, now: Instant) 
     inbox = at_once(checker.inspector.runs.inbox(commit.run_id))
     detail = checker.detail(commit.run_id)
     waits = detail.history.waits if detail is not None else ()
-    names = [name for wait in waits if wait.kind is WaitKind.SIGNAL for name in wait.names or ("",)]
-    is_there = bool(inbox.children) or any(signal.name in names or "" in names for signal in inbox.signals)
+    taken = [wait.names for wait in waits if wait.kind is WaitKind.SIGNAL]
+    is_there = bool(inbox.children) or any(
+        is_accepted(signal.name, names) for signal in inbox.signals for names in taken
+    )
     if is_there and (following.wake_at is None or following.wake_at > now):
         checker.violate("I21", commit.run_id, "parked, although what it waits for is there")
     due = min((at for wait in waits for at in (wait.due_at, wait.limit_at) if at is not None), default=None)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from sim.checker import Checker
 from sim.checks import progress
 from sim.checks.replays import check_model, check_replay
+from sim.checks.signals import mark_of
 from sim.checks.starts import check_debounced
 from sim.coroutines import at_once
+from stepwell.model.records import AFTER_END
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
 
@@ -77,6 +79,7 @@ def _check_signals(world: World) -> None:
         checker.signals.seen((held.signal,))
         kept[checker.signals.numbers[held.signal.number]] += 1
     letters = at_once(checker.inspector.views.list_unread(limit=10_000))
+    after_end = Counter(mark_of(one.signal.payload) for one in letters if one.reason == AFTER_END)
     refused = {letter.signal.number for letter in letters if letter.reason}
     for number, run_id in checker.signals.refused.items():
         kept[checker.signals.numbers[number]] += 1
@@ -92,6 +95,7 @@ def _check_signals(world: World) -> None:
                 checker.violate(
                     "I21", world.clients.marks[mark], f"signal {mark} ({answer}) is there {count} times of {stores}"
                 )
+    checker.records.end(world, kept + after_end)
 
 
 def _check_bodies(world: World) -> None:

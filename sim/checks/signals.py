@@ -47,8 +47,8 @@ class Signals:
             self._names[signal.number] = signal.name
             if signal.ask_id is not None:
                 self._asks[signal.number] = signal.ask_id
-            mark = self.numbers.setdefault(signal.number, _mark(signal.payload))
-            if mark != _mark(signal.payload):
+            mark = self.numbers.setdefault(signal.number, mark_of(signal.payload))
+            if mark != mark_of(signal.payload):
                 self._checker.violate("I3", "", f"signal {signal.number} changed from {mark}")
             if signal.number in self._consumed or signal.number in self.refused:
                 self._checker.violate("I22", "", f"signal {mark} is pending again after it was consumed")
@@ -57,7 +57,7 @@ class Signals:
         """What became of a delivery."""
         for new, answer in zip(signals, answers, strict=True):
             if answer.delivery in (Delivery.DELIVERED, Delivery.HELD):
-                mark = _mark(new.payload)
+                mark = mark_of(new.payload)
                 self.stores[mark] += 1
                 if new.dedup_key is not None and answer.run_id is not None:
                     key = (answer.run_id, new.name, new.dedup_key)
@@ -194,7 +194,7 @@ def _is_work(entry: Entry) -> bool:
     return entry.kind in _WORK and entry.status is EntryStatus.DONE
 
 
-_CONSUMERS = (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.WAIT_ANY)
+_CONSUMERS = (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.WAIT_ANY, EntryKind.RECORD)
 
 
 def _marks(entry: Any) -> list[tuple[str, str]]:
@@ -206,11 +206,12 @@ def _marks(entry: Any) -> list[tuple[str, str]]:
     if header and not isinstance(header[0], list):
         return []  # an event, or a child
     for name, _, *_, size in header:
-        marks.append((name, _mark(payloads[at : at + size])))
+        marks.append((name, mark_of(payloads[at : at + size])))
         at += size
     return marks
 
 
-def _mark(payload: bytes) -> str:
+def mark_of(payload: bytes) -> str:
+    """The mark in the payload of a signal."""
     value = msgspec.json.decode(payload[1:])
     return value["mark"] if isinstance(value, dict) else str(value)

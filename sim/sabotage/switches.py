@@ -23,6 +23,7 @@ from sim.sabotage.patches import Switches
 from sim.sabotage.pauses import PAUSE_SWITCHES
 from sim.sabotage.postgres import POSTGRES_SWITCHES
 from sim.sabotage.programs import PROGRAM_SWITCHES
+from sim.sabotage.records import RECORD_SWITCHES
 from sim.sabotage.regressions import FOUND_SWITCHES, RARE_SWITCHES
 from sim.sabotage.repairs import REPAIR_SWITCHES
 from sim.sabotage.signals import SIGNAL_SWITCHES
@@ -52,6 +53,7 @@ USUAL: Switches = {
     **PROGRAM_SWITCHES,
     **DESCRIPTION_SWITCHES,
     **STARTER_SWITCHES,
+    **RECORD_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}

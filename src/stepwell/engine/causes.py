@@ -17,6 +17,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold, WorkflowHold, workflow_of
 from stepwell.model.locations import is_undoing, undo
+from stepwell.model.records import awaited_record
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.workers import Worker
@@ -244,7 +245,7 @@ def _waits(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Ca
 
 
 def _wait_advice(run_id: str, wait: WaitView) -> tuple[Advice, ...]:
-    if wait.kind == WaitKind.SIGNAL:
+    if wait.kind == WaitKind.SIGNAL and awaited_record(wait.names) is None:
         return tuple(Advice(Verb.SIGNAL, run_id, {"name": name}) for name in wait.names) or (
             Advice(Verb.SIGNAL, run_id),
         )
@@ -282,6 +283,8 @@ def _wait_words(wait: WaitView, now: Instant) -> str:
     """What a run waits for."""
     by = f"; it gives up {_when_due(wait, now)}" if wait.due_at else ""
     match WaitKind(wait.kind):
+        case WaitKind.SIGNAL if (record_id := awaited_record(wait.names)) is not None:
+            return f"it waits at {wait.path} until record {record_id} is closed"
         case WaitKind.SIGNAL:
             named = " or ".join(repr(name) for name in wait.names)
             return f"it needs a signal {named or 'of any name'} at {wait.path}{by}"

@@ -103,7 +103,7 @@ class Copy:
                 return pack(header, self._rebind(at, "value", payload))
             case EntryKind.TOPIC:
                 return self._event(at, value)
-            case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY:
+            case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.RECORD:
                 return self._messages(at, value)
             case EntryKind.OBSERVE:
                 header, messages = unpack(value)

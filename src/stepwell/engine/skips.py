@@ -13,6 +13,7 @@ from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionEr
 from stepwell.model.amendments import Dropped
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, is_undoing, prefixes
+from stepwell.model.records import awaited_record
 from stepwell.model.runs import Run
 from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, EntryStatus
 from stepwell.model.waits import Wait
@@ -26,7 +27,7 @@ from stepwell.replay.workflows import Workflow
 NO_RESULT: Final = object()
 
 _CAN_BE_SUPPLIED = frozenset(
-    {EntryKind.STEP, EntryKind.CHILD, EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.TOPIC}
+    {EntryKind.STEP, EntryKind.CHILD, EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.RECORD, EntryKind.TOPIC}
 )
 
 
@@ -112,6 +113,8 @@ class Skip:
         if failed is not None and failed.kind in _CAN_BE_SUPPLIED:
             return (failed.kind,)
         wait = next((one for one in draft.waits if one.location == location), None)
+        if wait is not None and awaited_record(wait.names) is not None:
+            return (EntryKind.RECORD,)
         if wait is not None and not self._is_one_of_many(wait):
             return tuple(kind for kind in ENTRIES_OF_WAITS[wait.kind] if kind is not EntryKind.UNDO)
         history = draft.detail.history
@@ -166,7 +169,7 @@ class Skip:
                 known = None if child is None else self._registry.find(child.definition)
                 payload = self._encode(run, text, known.output_hint if known else ANY, value, "value")
                 return pack(["" if child is None else child.run_id], payload)
-            case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY:
+            case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.RECORD:
                 payload = self._encode(run, text, ANY, value, "signal 0")
                 return pack([[self._name(wait, "signal"), now, len(payload)]], payload)
             case EntryKind.TOPIC:

@@ -367,7 +367,7 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
         case EntryKind.CHILD | EntryKind.RACE | EntryKind.TOPIC:
             header, payload = unpack(value)
             return [*header, plain(payload, fetch)]
-        case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.JOIN:
+        case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.RECORD | EntryKind.JOIN:
             header, payloads = unpack(value)
             found, at = [], 0
             for item in header:

@@ -6,6 +6,7 @@ from stepwell.clock import Instant, to_datetime
 from stepwell.errors import DeadlineExceeded, WaitedTooLong
 from stepwell.errors.records import FailureRecord
 from stepwell.model.failures import record_failure
+from stepwell.model.records import awaited_record
 from stepwell.model.states import WaitKind
 from stepwell.model.waits import Wait
 
@@ -25,7 +26,10 @@ def deadline_exceeded(deadline_at: Instant, path: str) -> FailureRecord:
 def waited_too_long(wait: Wait, path: str) -> FailureRecord:
     """The failure of a run that waited at one place for longer than its `max_suspend`."""
     what = wait.kind.value
-    if wait.kind is WaitKind.SIGNAL and wait.names:
+    record_id = awaited_record(wait.names)
+    if record_id is not None:
+        what = f"record {record_id}"
+    elif wait.kind is WaitKind.SIGNAL and wait.names:
         what = f"signal {' or '.join(wait.names)}"
     error = WaitedTooLong(
         f"the wait for {what} at {path} took longer than the run's max_suspend",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
@@ -9,7 +10,7 @@ from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.locations import Location, why_not_text
 from stepwell.model.runs import Claimed, NewRun
-from stepwell.model.signals import Delivered, NewSignal
+from stepwell.model.signals import RESERVED, Delivered, NewSignal
 
 KIND_MAX: Final = 40  # characters
 ID_MAX: Final = 200
@@ -174,6 +175,21 @@ CLOSED_WITH_RUN: Final = NewRecordEvent("closed_with_run")
 
 # Why an ended run keeps a signal that a change sent to it.
 AFTER_END: Final = "it came after the end of the run"
+
+_ANSWER: Final = f"{RESERVED}record "
+
+
+def answer_name(record_id: str) -> str:
+    """The name of the signal for which a run waits that has opened a record: only the change that closes it sends it.
+
+    The id must be one that no other record of the run has, whatever its kind.
+    """
+    return _ANSWER + record_id
+
+
+def awaited_record(names: Collection[str]) -> str | None:
+    """The id of the record whose answer a wait for these signals waits for; None if it waits for other signals."""
+    return next((name.removeprefix(_ANSWER) for name in names if name.startswith(_ANSWER)), None)
 
 
 def check_change(change: RecordChange) -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.ids import RunId, SignalId
 from stepwell.model.states import RunStatus
 
 IfMissing = Literal["raise", "hold", "drop"]
+
+# Names that begin like this belong to the engine. `check_name` rejects them, so nobody can send such a signal.
+RESERVED: Final = "~"
+
+
+def is_accepted(name: str, names: Collection[str]) -> bool:
+    """Whether a wait for these names takes a signal of this name. Without names, it takes any signal that can be sent
+    to a run from outside.
+    """
+    return name in names if names else not name.startswith(RESERVED)
 
 
 class NewSignal(NamedTuple):

@@ -159,6 +159,7 @@ class EntryKind(StrEnum):
     OBSERVE = "b"
     REPLY = "w"
     DESCRIBE = "d"  # attributes, the title or tags were set
+    RECORD = "q"
 
     @property
     def word(self) -> str:
@@ -190,7 +191,7 @@ class WaitKind(StrEnum):
 # The kinds of entry that may be recorded at a wait, the usual kind first.
 ENTRIES_OF_WAITS: Final[dict[WaitKind, tuple[EntryKind, ...]]] = {
     WaitKind.TIMER: (EntryKind.SLEEP,),
-    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY),
+    WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.RECORD),
     WaitKind.TOPIC: (EntryKind.TOPIC,),
     WaitKind.CHILD: (EntryKind.CHILD,),
     WaitKind.RETRY: (EntryKind.STEP, EntryKind.UNDO),

@@ -16,6 +16,7 @@ from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
 from stepwell.model.locations import Location, Names, carried_from, is_below, is_undoing, subtree, undo
 from stepwell.model.outbox import Emit
+from stepwell.model.records import RecordClosing, RecordOpening
 from stepwell.model.runs import History, NewRun, Ranges
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import NOTES, EntryKind, EntryStatus, WaitKind
@@ -50,6 +51,8 @@ class PendingExtras:
     progress: dict[Location, Progress] = field(default_factory=dict)
     ended_progress: list[Location] = field(default_factory=list)
     ended_attempts: list[tuple[Location, int]] = field(default_factory=list)
+    opened: list[RecordOpening] = field(default_factory=list)
+    closed: list[RecordClosing] = field(default_factory=list)
     description: Description | None = None
 
 
@@ -371,8 +374,10 @@ class Journal:
         for location in [found for found in self.replies if first <= found < end]:
             del self.replies[location]
         self.awaited.intersection_update(self.waits)
+        extras = self.pending.extras
+        extras.opened = [opening for opening in extras.opened if not first <= opening.location < end]
         # Entries of the range that are not committed yet are still sent, so that the sequence has no gaps.
-        self.pending.extras.trims.append((first, end))
+        extras.trims.append((first, end))
         self.pending.is_urgent = True
 
     def trim_loop(self, loop: Location, first: Location, end: Location) -> None:
@@ -430,6 +435,21 @@ class Journal:
         else:
             self.trim(*subtree(location))
 
+    def open_record(self, opening: RecordOpening) -> None:
+        """Open a record with the next commit, which also stores the wait for its answer."""
+        self.pending.extras.opened.append(opening)
+        self.pending.is_urgent = True
+
+    def close_record(self, closing: RecordClosing) -> None:
+        """The code no longer waits for a record: do not open it, or close it with the next commit."""
+        extras, known = self.pending.extras, (closing.kind, closing.record_id)
+        unseen = [one for one in extras.opened if (one.record.kind, one.record.record_id) != known]
+        if len(unseen) < len(extras.opened):
+            extras.opened = unseen
+        else:
+            extras.closed.append(closing)
+            self.pending.is_urgent = True
+
     def emit(self, emit: Emit) -> None:
         """Publish an event with the commit that carries its entry."""
         self.pending.extras.emits.append(emit)
@@ -486,5 +506,7 @@ class Journal:
             tuple(extras.progress.values()),
             tuple(extras.ended_progress),
             tuple(extras.ended_attempts),
-            description=extras.description,
+            tuple(extras.opened),
+            tuple(extras.closed),
+            extras.description,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.model.events import IncomingEvent, is_answered
 from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, Inbox
-from stepwell.model.signals import Signal
+from stepwell.model.signals import Signal, is_accepted
 from stepwell.model.states import WaitKind
 from stepwell.replay.observations import Observations
 from stepwell.replay.waits import Armed, Waits
@@ -71,8 +71,7 @@ class Mailbox:
         return [signal for signal in self.signals if self._is_visible(signal, names, at)]
 
     def _is_visible(self, signal: Signal, names: tuple[str, ...], at: Location) -> bool:
-        is_named = not names or signal.name in names
-        return is_named and (self.observations is None or self.observations.may_see(signal, at))
+        return is_accepted(signal.name, names) and (self.observations is None or self.observations.may_see(signal, at))
 
     # --- handing over ---
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _K = EntryKind
 _COMPLETES = frozenset({_K.STEP, _K.ONCE, _K.CHILD, _K.SPAWN, _K.JOIN, _K.RACE, _K.MAP, _K.LOOP})
-_WAITS = frozenset({_K.SLEEP, _K.RECEIVE, _K.RECEIVE_MANY, _K.WAIT_ANY, _K.CHILD})
+_WAITS = frozenset({_K.SLEEP, _K.RECEIVE, _K.RECEIVE_MANY, _K.WAIT_ANY, _K.CHILD, _K.RECORD})
 
 
 class _Seen:

@@ -122,9 +122,9 @@ class RunStore(Protocol):
         with the event `CLOSED_WITH_RUN`: those at trimmed locations by a trim, all of them by BeginRollback and End
         (also `continued` and `compensation_failed`), and by a cancel that ends the run at once.
         Park: waiting (a compensating run stays compensating), unowned, `wake_at` as given, but not later than the
-        deadline of a running run; but `wake_at` = now and `is_awake` true if a pending signal matches a signal wait, an
-        event in the inbox has a receiver, or an awaited child has ended. Signals do not wake a compensating run unless
-        its waits name them.
+        deadline of a running run; but `wake_at` = now and `is_awake` true if a signal wait accepts a pending signal
+        (`model.signals.is_accepted`), an event in the inbox has a receiver, or an awaited child has ended. Signals do
+        not wake a compensating run unless its waits name them.
         Release: unowned, `wake_at` = now; running becomes pending. Pause: paused, unowned, failure stored, waits kept.
         BeginRollback: compensating, cause, failure and undo_floor stored, waits deleted, still owned.
         End: status, `ended_at`, output and failure stored (a None failure keeps the stored one); waits deleted, cursors
@@ -212,8 +212,8 @@ class RunStore(Protocol):
         be free, else `ValueError`); signals are consumed (pending ones, else `ValueError`); each dropped child gets its
         new location, and if it is active and not detached its successor takes its key (`replaced_by`) and it is
         cancelled as by `cancel` with compensation; `retries` are retried as by `retry`; the waits are replaced as by
-        `apply`; open records with an `end_state` are closed as by a trim where their location now has neither an entry
-        nor a wait.
+        `apply`; open records with an `end_state` are closed as by a trim at the locations of the added entries, and
+        where their location now has neither an entry nor a wait.
         The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry`, stalls 0,
         `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared;
         version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the

@@ -23,8 +23,9 @@ class SignalStore(Protocol):
         known `signal_id` answers DUPLICATE, and so does a known (dedup key, run, name), consumed or not. Where the
         answer would be MISSING, it is also DUPLICATE if an ended run knows the signal: the run with the target's id,
         its successors, or the newest run with the target's key.
-        A run that waits (or compensates) without an owner and has a signal wait for this name (or for any name) gets
-        `wake_at` = now; if a claimant is given and can take it, the run is claimed at once, as in `RunStore.create`.
+        A run that waits (or compensates) without an owner and has a signal wait that accepts this name
+        (`model.signals.is_accepted`) gets `wake_at` = now; if a claimant is given and can take it, the run is claimed
+        at once, as in `RunStore.create`.
         For pending, running, paused and cancelling runs the signal is only stored.
         """
         ...

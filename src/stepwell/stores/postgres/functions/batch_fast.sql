@@ -226,8 +226,8 @@ begin
                     from jsonb_array_elements(o.waits) as w
                     join {t}.signals as g on g.run = o.id
                     where w->>{Wait.kind} = 'signal' and g.payload is not null and g.refused is null
-                        and g.number is distinct from o.signal and (jsonb_array_length(w->{Wait.names}) = 0
-                            or w->{Wait.names} ? g.name)
+                        and g.number is distinct from o.signal
+                        and (jsonb_array_length(w->{Wait.names}) = 0 and left(g.name, 1) <> '~' or w->{Wait.names} ? g.name)
                 ) > 0
                     then p_now
                 else o.wake_at

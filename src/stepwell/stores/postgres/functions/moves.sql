@@ -35,7 +35,7 @@ create function {f}.is_satisfied(p_run bigint, p_run_id text) returns boolean la
         from {t}.waits as w
         join {t}.signals as s on s.run = w.run
         where w.run = p_run and w.kind = 'signal' and s.payload is not null and s.refused is null
-            and (cardinality(w.names) = 0 or s.name = any (w.names))
+            and (cardinality(w.names) = 0 and left(s.name, 1) <> '~' or s.name = any (w.names))
     ) or exists (
         select 1
         from {t}.waits as w

@@ -63,7 +63,7 @@ begin
     end if;
     if p_status not in ('waiting', 'compensating') or not exists (
         select 1 from {t}.waits
-        where run = p_run and kind = 'signal' and (cardinality(names) = 0 or p_name = any (names))
+        where run = p_run and kind = 'signal' and (cardinality(names) = 0 and left(p_name, 1) <> '~' or p_name = any (names))
     ) then
         return false;
     end if;

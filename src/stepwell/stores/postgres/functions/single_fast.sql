@@ -89,7 +89,7 @@ begin
     v_owner := {f}.find_taker(p_now, p_claimant, r.definition, r.priority);
     if v_owner is null or not exists (
         select 1 from {t}.waits
-        where run = r.id and kind = 'signal' and (cardinality(names) = 0 or v_name = any (names))
+        where run = r.id and kind = 'signal' and (cardinality(names) = 0 and left(v_name, 1) <> '~' or v_name = any (names))
     ) then
         return null;
     end if;

@@ -21,7 +21,7 @@ from stepwell.stores.sqlite.transitions.audit import Actor, note
 from stepwell.stores.sqlite.transitions.commits import consume, replace_waits
 from stepwell.stores.sqlite.transitions.ends import cancel_family
 from stepwell.stores.sqlite.transitions.operators import retry
-from stepwell.stores.sqlite.transitions.records import close_lost
+from stepwell.stores.sqlite.transitions.records import close_at, close_lost
 from stepwell.stores.sqlite.transitions.starts import create
 
 _FAILED = RunStatus.FAILED.value
@@ -46,6 +46,8 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
     for child in amendment.retries:
         retry(tx, child, Actor(amendment.by))
     replace_waits(tx, run, amendment.run_id, amendment.waits)
+    for entry in amendment.entries:
+        close_at(tx, run, entry.location)
     close_lost(tx, run)
     if amendment.version is not None:
         row = tx.find("amendments.find_definition", id=definition)

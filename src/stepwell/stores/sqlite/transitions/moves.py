@@ -11,6 +11,7 @@ from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Releas
 from stepwell.model.holds import Hold
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import NewRun, Parent, Previous
+from stepwell.model.signals import is_accepted
 from stepwell.model.states import ENDS_FOR_GOOD, KEEPS_CURSORS, TERMINAL
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_outcomes
@@ -105,7 +106,7 @@ def is_any_awaited(tx: Transaction, run: int, names: list[str]) -> bool:
 def is_awaited(stored: str, names: Iterable[str]) -> bool:
     """Whether a signal wait accepts one of these names."""
     awaited = decode_texts(stored)
-    return not awaited or not set(awaited).isdisjoint(names)
+    return any([is_accepted(name, awaited) for name in names])
 
 
 def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> None:

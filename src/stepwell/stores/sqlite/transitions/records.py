@@ -120,6 +120,11 @@ def close_between(tx: Transaction, run: int, low: Location, high: Location) -> N
     _close_with_run(tx, tx.execute(_LIST_BETWEEN, (run, low, high)))
 
 
+def close_at(tx: Transaction, run: int, location: Location) -> None:
+    """Close the records that end with a run, at a location."""
+    close_between(tx, run, location, Location(location + b"\0"))
+
+
 def close_lost(tx: Transaction, run: int) -> None:
     """Close the records that end with a run, at locations where nothing is recorded or awaited."""
     _close_with_run(tx, tx.rows("records.list_closing_lost", run=run))
