@@ -54,9 +54,9 @@ def main(argv: list[str] | None = None) -> int:
 
     if given.sabotage:
         with EVERY[given.sabotage]():
-            run_all(todo, 1, each)
+            run_all(todo, 1, each, are_hashed=given.hashes)
     else:
-        run_all(todo, min(given.jobs, len(todo)), each)
+        run_all(todo, min(given.jobs, len(todo)), each, are_hashed=given.hashes)
     if not given.hashes:
         print("\n".join(totals.lines()))
     if given.record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import cache
 from typing import Any
 
 from sim.habits import FORMS, PROGRAM_FORMS, UNDO_FORMS
@@ -74,8 +76,18 @@ class _Builder:
         return {"body": self.seq(*items), "ending": end, "continues": continues, **parts}
 
 
-def golden_programs() -> dict[str, Program]:
-    """Every program by its name."""
+def golden_programs() -> tuple[str, ...]:
+    """The names of all programs."""
+    return tuple(_programs())
+
+
+def golden_program(name: str) -> Program:
+    """One program, as it was written: what an earlier simulation did to it is not there."""
+    return copy.deepcopy(_programs()[name])
+
+
+@cache
+def _programs() -> dict[str, Program]:
     b = _Builder()
     return {
         **_steps(b),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 import multiprocessing
 import sys
@@ -10,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from sim import reach
 from sim.reach import Cell
@@ -156,20 +158,26 @@ def places(first: int, count: int, store: str = "sqlite", mode: str = "both") ->
     return [(seed, *place_of(seed, store, mode)) for seed in range(first, first + count)]
 
 
-def run_all(todo: Iterable[Place], jobs: int, each: Callable[[Report], None]) -> None:
-    """Simulate, and hand each report over in the order of the seeds."""
+def run_all(todo: Iterable[Place], jobs: int, each: Callable[[Report], None], *, are_hashed: bool = False) -> None:
+    """Simulate, and hand each report over in the order of the seeds. `are_hashed`: reports have digests."""
+    one = partial(_simulate, is_hashed=are_hashed)
     if jobs <= 1:
         prepare()
         for place in todo:
-            each(_simulate(place))
+            each(one(place))
         return
     with multiprocessing.get_context("spawn").Pool(jobs, initializer=prepare) as pool:
-        for report in pool.imap(_simulate, todo, chunksize=4):
+        for report in pool.imap(one, todo, chunksize=4):
             each(report)
 
 
-def _simulate(place: Place) -> Report:
-    return simulate(*place)
+def _simulate(place: Place, *, is_hashed: bool) -> Report:
+    if not is_hashed:
+        return simulate(*place)
+    events = hashlib.blake2b(digest_size=8)
+    report = simulate(*place, log=lambda line: events.update(line.encode("utf-8", "backslashreplace")))
+    report.digest = events.hexdigest()
+    return report
 
 
 def command(report: Report, sabotage: str = "") -> str:

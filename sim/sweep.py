@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from sim.golden import golden_programs
+from sim.golden import golden_program
 from sim.mix import Mix, Shape
 from sim.world import Report, Scenario, simulate
 from stepwell.config import WorkerSettings
@@ -65,6 +65,6 @@ def _run(
 ) -> Report:
     settings = WorkerSettings(mode=mode, lease=1.0, hold_max=0.1, sweep_every=0.5)  # type: ignore[arg-type]
     shape = Shape(store, settings, workers=2, programs=len(names), faulty_seconds=_SECONDS)
-    programs = [golden_programs()[name] for name in names]
+    programs = [golden_program(name) for name in names]
     scenario = Scenario(Mix("sweep", shots=shots, budget=0, freeze_at=freeze_at), shape, programs)
     return simulate(1, store, mode, scenario=scenario)
