@@ -232,11 +232,8 @@ async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str
     empty = sizes(url)
     execute(url, CROWD["crowd.prepare"])
     with ThreadPoolExecutor(2) as threads:
-        list(
-            threads.map(
-                lambda name: execute(url, CROWD[f"crowd.{name}"]), ["finished", "heads", "histories", "records"]
-            )
-        )
+        parts = ("finished", "heads", "histories", "records")
+        list(threads.map(lambda name: execute(url, CROWD[f"crowd.{name}"]), parts))
     # Finished runs take no space in the indexes that workers use.
     assert sizes(url) == empty
     execute(url, CROWD["crowd.active"], CROWD["crowd.settle"], "select pg_stat_reset()")
