@@ -98,14 +98,14 @@ def _events(world: World) -> tuple[NewRecordEvent, ...]:
 
 
 def _signals(world: World) -> tuple[NewSignal, ...]:
-    if world.likely(0.6):
+    if world.likely(0.7):
         return ()
     signals = [new_signal(world, world.a_target(), world.signals) for _ in range(world.chance.choice([1, 1, 2]))]
     return tuple(one._replace(hold=world.likely(0.02), asks=False) for one in signals)
 
 
 def _starts(world: World) -> tuple[NewRun, ...]:
-    if is_crowded(world) or world.likely(0.7):
+    if is_crowded(world) or world.likely(0.85):
         return ()
     starts = [new_run(world) for _ in range(world.chance.choice([1, 1, 2]))]
     taken = world.a_run()

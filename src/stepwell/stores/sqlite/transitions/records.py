@@ -27,6 +27,7 @@ _ADD, _REPLACE, _RESCHEDULE, _REWRITE, _CLOSE = (
 _ADD_LABELS, _MARK_LABELS, _REMOVE_LABELS = (
     SQL[f"records.{name}"] for name in ("add_labels", "mark_labels", "remove_labels")
 )
+_LIST_BETWEEN = SQL["records.list_closing_between"]
 _FIND_KNOWN, _APPEND_EVENT = SQL["records.find_known"], SQL["records.append_event"]
 
 
@@ -116,7 +117,7 @@ def close_all(tx: Transaction, run: int) -> None:
 
 def close_between(tx: Transaction, run: int, low: Location, high: Location) -> None:
     """Close the records that end with a run, in a range of locations."""
-    _close_with_run(tx, tx.rows("records.list_closing_between", run=run, low=low, high=high))
+    _close_with_run(tx, tx.execute(_LIST_BETWEEN, (run, low, high)))
 
 
 def close_lost(tx: Transaction, run: int) -> None:
@@ -125,7 +126,7 @@ def close_lost(tx: Transaction, run: int) -> None:
 
 
 def _close_with_run(tx: Transaction, rows: Iterable[Row]) -> None:
-    for row in rows:
+    for row in list(rows):
         _close(tx, row, CLOSED_WITH_RUN)
 
 
