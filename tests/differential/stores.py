@@ -47,7 +47,7 @@ class Opened(NamedTuple):
     """A store, opened and empty.
 
     `enqueue` starts runs inside a caller's transaction and commits that; it is None if no caller can have a connection.
-    `unsound` lists runs for which hidden state of the store is wrong.
+    `unsound` lists runs and records for which hidden state of the store is wrong.
     """
 
     name: str
@@ -109,7 +109,7 @@ async def open_postgres(place: Place) -> AsyncIterator[Opened]:
             return store.transactions.enqueue(connection, runs)
 
     with psycopg.connect(store.address.conninfo, autocommit=True) as looking:
-        yield Opened("postgres", store, enqueue, lambda: _wrongly_fenced(looking))
+        yield Opened("postgres", store, enqueue, lambda: [*_wrongly_fenced(looking), *_wrongly_labelled(looking)])
     await store.close()
 
 
@@ -125,6 +125,19 @@ def _wrongly_fenced(connection: psycopg.Connection[Any]) -> list[str]:
         )
     """)
     return [run_id for (run_id,) in rows]
+
+
+def _wrongly_labelled(connection: psycopg.Connection[Any]) -> list[str]:
+    """The records whose rows of labels differ from the record."""
+    rows = connection.execute("""
+        select distinct coalesce(r.number, l.number)
+        from (select r.*, label from stepwell.records as r cross join unnest(labels) as label) as r
+        full join stepwell.record_labels as l
+            on (l.kind, l.label, l.is_open, l.number, l.state, coalesce(l.due_at, -1))
+                = (r.kind, r.label, r.is_open, r.number, r.state, coalesce(r.due_at, -1))
+        where r.number is null or l.number is null
+    """)
+    return [f"record {number}" for (number,) in rows]
 
 
 # A new store gets a function above and a line here. The function gives a fresh, empty, opened store that reads the

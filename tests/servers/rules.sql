@@ -19,3 +19,7 @@ add constraint status_is_known check (status in ('d', 'f'));
 
 alter table {t}.waits
 add constraint kind_is_known check (kind in ('timer', 'signal', 'topic', 'child', 'retry'));
+
+alter table {t}.records
+add constraint closed_is_never_due check (is_open or due_at is null),
+add constraint record_of_a_run_has_its_place check ((run is null) = (location is null));

@@ -23,11 +23,21 @@ from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.ledger import Act, ChainHead, Reserved
 from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
+from stepwell.model.records import Changed, ChangeOutcome, Record, RecordEvent, check_closing, check_opening
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
-from stepwell.stores.base.damage import FIX, UNREADABLE, cause_of, corrupt, salvage, salvage_claimed
+from stepwell.stores.base.damage import (
+    FIX,
+    UNREADABLE,
+    cause_of,
+    corrupt,
+    corrupt_record,
+    salvage,
+    salvage_claimed,
+    salvage_record,
+)
 from stepwell.stores.base.packed_items import TransferBatch
 from stepwell.stores.base.transfers import Manifest, Seal
 from stepwell.stores.base.views import (
@@ -273,6 +283,52 @@ def _detail(answer: bytes) -> Detail | None:
         raise corrupt(msgspec.json.decode(run)[0], trouble) from trouble
 
 
+_decode_records = msgspec.json.Decoder(list[Record]).decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_found_record: Callable[[bytes], Record | None] = msgspec.json.Decoder(Record | None).decode
+
+
+def _listed_records(answer: bytes) -> list[Record]:
+    """Records; a row that cannot be read gives its readable fields."""
+    try:
+        return _decode_records(answer)
+    except UNREADABLE:
+        return [_listed_record(row) for row in _decode_rows(answer)]
+
+
+def _listed_record(row: msgspec.Raw) -> Record:
+    try:
+        return _decode_record(row)
+    except UNREADABLE as error:
+        number, kind, record_id, version, state, _, due_at, is_open, *_, created_at, updated_at = msgspec.json.decode(
+            row
+        )
+        return salvage_record((number, kind, record_id, version, state, due_at, is_open, created_at, updated_at), error)
+
+
+def _found_record(answer: bytes) -> Record | None:
+    """The requested record. Raises `CorruptRecordError` if it cannot be read."""
+    try:
+        return _decode_found_record(answer)
+    except UNREADABLE as error:
+        found = _listed_record(msgspec.Raw(answer))
+        raise corrupt_record(found.kind, found.record_id, found.damage) from error
+
+
+_ChangedRows: TypeAlias = tuple[ChangeOutcome, int, tuple[Delivered, ...], tuple[RunId, ...], list[msgspec.Raw]]
+_decode_changes = msgspec.json.Decoder(tuple[Instant, list[Changed], Hints]).decode
+_decode_change_rows = msgspec.json.Decoder(tuple[Instant, list[_ChangedRows], Hints]).decode
+
+
+def _changed(answer: bytes) -> tuple[Instant, list[Changed], Hints]:
+    """The outcomes of changes. If a claimed row cannot be read, the worker gets its readable fields."""
+    try:
+        return _decode_changes(answer)
+    except UNREADABLE:
+        now, changed, hints = _decode_change_rows(answer)
+        return now, [Changed(*one[:-1], tuple(map(_claimed_one, one[-1]))) for one in changed], hints
+
+
 # A run that `rescue` could not free: id, epoch, stalls, latest place, and the failure that it rolls back for.
 Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
 Revisions: TypeAlias = list[tuple[RunId, int]]
@@ -321,6 +377,8 @@ DELIVER_OR_CREATE: Transition[DeliverOrCreateResult] = claiming(
 )
 REDELIVER: Transition[DeliverResult] = claiming("redeliver", "jsonb jsonb", DeliverResult, tuple[list[Delivered], Rows])
 PUBLISH: Transition[PublishResult] = claiming("publish", "jsonb jsonb", PublishResult, tuple[list[Publication], Rows])
+CHANGE_RECORDS: Transition[list[Changed]] = Call("change_records", "jsonb jsonb", _changed)
+PRUNE_RECORDS: Transition[int] = valueless("prune_records", "text bigint bigint", int)
 TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
 SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
 REPLAY: Transition[int] = valueless("replay", "text text text", int)
@@ -342,6 +400,14 @@ LIST_ACTS: Call[list[Act]] = reading("list_acts", "bigint bigint", list[Act])
 FIND_HEAD: Call[ChainHead] = reading("find_head", "", ChainHead)
 NEXT_DUE: Call[Instant | None] = reading("next_due", "text", Instant | None)
 LIST_OWED: Call[list[Owed]] = reading("list_owed", "boolean bigint bigint", list[Owed])
+DUE_RECORDS: Call[list[Record]] = Call("due_records", "jsonb bigint", _listed_records)
+NEXT_DUE_RECORD: Call[Instant | None] = reading("next_due_record", "jsonb", Instant | None)
+FIND_RECORD: Call[Record | None] = Call("find_record", "text text", _found_record)
+LIST_RECORDS: Call[list[Record]] = Call("list_records", "jsonb bigint bigint bigint", _listed_records)
+COUNT_RECORDS: Call[int] = reading("count_records", "jsonb bigint", int)
+LIST_RECORD_EVENTS: Call[list[RecordEvent]] = reading(
+    "list_record_events", "text text bigint bigint", list[RecordEvent]
+)
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
 OPENING = OpeningQuery()
 FIND_MANY: Call[list[Run | None]] = Call("find_many", "jsonb", _found_runs)
@@ -427,9 +493,13 @@ def _entry_out(entry: Entry) -> tuple[Value, ...]:
 
 
 def commit_out(commit: Commit) -> tuple[Any, ...]:
-    """A commit as `apply` reads it."""
+    """A commit as `apply` reads it. Raises `ValueError` for records that no store takes."""
     if commit.move is None and commit.waits is None and not any(commit[BEHIND_ENTRIES:]):
         return commit[:BEHIND_ENTRIES]
+    for opening in commit.opened:
+        check_opening(opening.record, opening.events)
+    for closing in commit.closed:
+        check_closing(closing)
     children = tuple(map(_child_out, commit.children))
     return commit._replace(move=_move_out(commit.move), children=children)  # type: ignore[arg-type]
 

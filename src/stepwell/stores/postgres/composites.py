@@ -24,8 +24,18 @@ from stepwell.model.holds import Hold, HoldAct, WorkflowHold
 from stepwell.model.ledger import Act, ChainHead, Reservation
 from stepwell.model.live import Append, Published
 from stepwell.model.outbox import Announce, Emit, Owed, Settled, Unsent
+from stepwell.model.records import (
+    NewRecord,
+    NewRecordEvent,
+    Record,
+    RecordChange,
+    RecordClosing,
+    RecordEvent,
+    RecordFilter,
+    RecordOpening,
+)
 from stepwell.model.runs import Created, History, NewRun, Parent, Previous, Run
-from stepwell.model.signals import NewSignal, Redelivery, Refusal, Reply
+from stepwell.model.signals import Delivered, NewSignal, Redelivery, Refusal, Reply
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Claimant, Fence, NewWorker
 from stepwell.stores.base.filters import Condition, Order
@@ -36,6 +46,7 @@ from stepwell.stores.base.packed_items import (
     PackedChunk,
     PackedEvent,
     PackedReceipt,
+    PackedRecordEvent,
     PackedReply,
     PackedRun,
     PackedSignal,
@@ -63,6 +74,8 @@ _MODELS: Final[tuple[Any, ...]] = (
     *(OpenWait, Order, Owed, PackedBlob, PackedChunk, PackedEvent, PackedReceipt, PackedReply, PackedRun),
     *(PackedSignal, TransferBatch, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
     *(RunFilter, Settled, Unsent, Wait, WorkflowHold),
+    *(Delivered, NewRecord, NewRecordEvent, PackedRecordEvent, Record, RecordChange, RecordClosing, RecordEvent),
+    *(RecordFilter, RecordOpening),
 )
 _MOVES: Final[tuple[Any, ...]] = (BeginRollback, End, Park, Pause)
 
@@ -83,11 +96,13 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "Written": ("run_id", "revision"),
     "StoredWait": ("location", "token", "due_at", "names", "facets", "since", "limit_at", "topic", "armed"),
     "ChunkMark": ("run", "stream", "number"),
+    "LineMark": ("record", "number"),
     "RequestMark": ("scope", "key"),
 }
 
 _ROWS: Final[dict[str, Any]] = {
-    model.__name__: model for model in (Act, Attempt, Cursor, Entry, PackedEvent, Progress, Published, Reservation)
+    model.__name__: model
+    for model in (Act, Attempt, Cursor, Entry, PackedEvent, Progress, Published, RecordEvent, Reservation)
 }
 
 # A run is stored in several tables. These fields are not columns of its row in `runs` (r):

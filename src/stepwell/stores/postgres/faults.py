@@ -53,6 +53,7 @@ _RACES = frozenset(
         "requests_pkey",
         "acts_pkey",
         "acts_request_id_outcome_key",
+        "records_kind_record_id_key",
     }
 )
 

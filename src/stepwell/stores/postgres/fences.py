@@ -11,7 +11,7 @@ from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.texts import quoted
 from stepwell.stores.postgres.urls import parse_address
 
-_NUMBERED = (("outbox", "number"), ("receipts", "number"), ("runs", "id"))
+_NUMBERED = (("outbox", "number"), ("receipts", "number"), ("records", "number"), ("runs", "id"))
 
 
 def fence(url: str) -> Fenced:
@@ -28,6 +28,7 @@ def fence(url: str) -> Fenced:
                 runs = connection.execute(
                     f"update {schema}.runs set epoch = epoch + %s".encode(), (EPOCHS_SKIPPED,)
                 ).rowcount
+                connection.execute(f"update {schema}.records set version = version + %s".encode(), (EPOCHS_SKIPPED,))
                 # While `heads` has a fence, it alone admits plain commits, and workers know the row's number.
                 connection.execute(f"update {schema}.heads set fence = null where fence is not null".encode())
                 workers = connection.execute(f"update {schema}.workers set lease_until = 0".encode()).rowcount

@@ -19,6 +19,7 @@ from stepwell.model.failures import poisoned
 from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation, Reserved, storable
 from stepwell.model.outbox import Announce, Owed, Settled
+from stepwell.model.records import Changed, Record, RecordChange, RecordEvent, RecordFilter, check_change
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
@@ -35,7 +36,7 @@ from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.transactions import PostgresTransactions
 from stepwell.stores.postgres.transfers import PostgresTransfers
 from stepwell.stores.postgres.urls import parse_address
-from stepwell.stores.postgres.views import PostgresViews
+from stepwell.stores.postgres.views import PostgresViews, is_storable
 from stepwell.stores.postgres.wakeups import PostgresWakeups
 
 
@@ -69,6 +70,7 @@ class PostgresStore:
         self.workers = PostgresWorkers(self._database)
         self.holds = PostgresHolds(self._database)
         self.ledger = PostgresLedger(self._database)
+        self.records = PostgresRecords(self._database)
         self.transactions = PostgresTransactions(self._database, self.address)
         self.transfers = PostgresTransfers(self._database, self.transactions)
         self.views = PostgresViews(self._database)
@@ -291,6 +293,51 @@ class PostgresLedger:
 
     async def head(self) -> ChainHead:
         return await self._read(calls.FIND_HEAD)
+
+
+class PostgresRecords:
+    """`RecordStore` on PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._write = database.write
+        self._read = database.read
+
+    async def change(self, changes: Sequence[RecordChange], claimant: Claimant | None = None) -> list[Changed]:
+        for change in changes:
+            check_change(change)
+        return await self._write(calls.CHANGE_RECORDS, list(changes), claimant)
+
+    async def prune(self, kind: str, *, older_than: Span, limit: int) -> int:
+        return await self._write(calls.PRUNE_RECORDS, kind, older_than, limit)
+
+    async def due(self, kinds: Collection[str], *, limit: int) -> list[Record]:
+        return await self._read(calls.DUE_RECORDS, list(kinds), limit)
+
+    async def next_due(self, kinds: Collection[str]) -> Instant | None:
+        return await self._read(calls.NEXT_DUE_RECORD, list(kinds))
+
+    async def find(self, kind: str, record_id: str) -> Record | None:
+        return await self._read(calls.FIND_RECORD, kind, record_id) if is_storable(kind + record_id) else None
+
+    async def list_records(self, where: RecordFilter, *, limit: int, after: Record | None = None) -> list[Record]:
+        if not _is_askable(where):
+            return []
+        number, due_at = (None, None) if after is None else (after.number, after.due_at)
+        return await self._read(calls.LIST_RECORDS, where, limit, number, due_at)
+
+    async def count(self, where: RecordFilter, *, limit: int) -> int:
+        return await self._read(calls.COUNT_RECORDS, where, limit) if _is_askable(where) else 0
+
+    async def list_events(
+        self, kind: str, record_id: str, *, limit: int, before: int | None = None
+    ) -> list[RecordEvent]:
+        if not is_storable(kind + record_id):
+            return []
+        return await self._read(calls.LIST_RECORD_EVENTS, kind, record_id, limit, before)
+
+
+def _is_askable(where: RecordFilter) -> bool:
+    return is_storable("".join((where.kind, *where.states, *where.labels, where.run_id or "")))
 
 
 class PostgresWorkers:

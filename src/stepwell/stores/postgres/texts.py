@@ -27,6 +27,7 @@ _ORDER: Final = (
     "batch_fast",
     "commits",
     "signals",
+    "records",
     "single_fast",
     "workers",
     "operators",

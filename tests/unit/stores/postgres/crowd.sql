@@ -71,6 +71,19 @@ select 'new-' || id, id, 'go', '1', id, false from stepwell.runs where run_id >=
 insert into stepwell.outbox (run, sink, event_id, name, path, payload, at, next_at)
 select id, 'mail', 'due-' || id, 'e', '', '1', id, id from stepwell.runs where run_id >= 'active-' and status = 'running';
 
+-- name: records
+-- The closed ones come first, so that what is open is not found by reading from the beginning.
+insert into stepwell.records (
+    kind, record_id, version, state, labels, due_at, is_open, end_state, run, location, body, created_at, updated_at
+)
+select 'task', 'task-' || n, 2, case when n > 10000 then 'open' else 'done' end, array['for:' || n % 500, 'role'],
+    case when n > 10000 then n * 1000000::bigint end, n > 10000, 'cancelled', n, '\x1100', convert_to(repeat('x', 300), 'utf8'), n, n
+from generate_series(1, 11000) as n;
+insert into stepwell.record_labels (kind, label, is_open, number, state, due_at)
+select kind, label, is_open, number, state, due_at from stepwell.records cross join unnest(labels) as label;
+insert into stepwell.record_events (record, number, at, by, verb, version, data, change_id)
+select number, 1, number, '', 'opened', 1, '', 'old-' || number from stepwell.records;
+
 -- name: settle
 alter table stepwell.runs set (fillfactor = 50);
 alter table stepwell.heads set (fillfactor = 50);

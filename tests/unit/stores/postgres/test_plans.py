@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.conformance.scene import (
     LEASE,
     Scene,
@@ -31,6 +31,7 @@ from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.commits import End, Park, Verdict
 from stepwell.model.locations import Location
 from stepwell.model.outbox import Emit
+from stepwell.model.records import NewRecord, NewRecordEvent, RecordChange, RecordFilter, RecordOpening, RecordOrder
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Claimant
 from stepwell.stores.base.filters import Condition, Field, Order, SortKey
@@ -231,7 +232,8 @@ async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str
     empty = sizes(url)
     execute(url, CROWD["crowd.prepare"])
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda name: execute(url, CROWD[f"crowd.{name}"]), ["finished", "heads", "histories"]))
+        parts = ("finished", "heads", "histories", "records")
+        list(threads.map(lambda name: execute(url, CROWD[f"crowd.{name}"]), parts))
     # Finished runs take no space in the indexes that workers use.
     assert sizes(url) == empty
     execute(url, CROWD["crowd.active"], CROWD["crowd.settle"], "select pg_stat_reset()")
@@ -291,6 +293,74 @@ def test_the_doctor_reads_few_pages_of_a_large_database(url: str) -> None:
             text = "explain (analyze, buffers, format json) " + render(SQL[f"diagnosis.{name}"], "stepwell")
             [([found],)] = connection.execute(text.encode(), parameters or None).fetchall()
             assert found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"] < BLOCKS_MAX
+
+
+# --- records ---
+
+# Far above what a page reads, and far below a table: the records are nearly a thousand pages.
+PAGE_BLOCKS_MAX = 400
+TASKS = RecordFilter("task")
+PAGES = (
+    *(TASKS._replace(labels=labels, order=order) for labels in ((), ("role",)) for order in get_args(RecordOrder)),
+    *(TASKS._replace(labels=("role",), is_open=is_open, order="oldest") for is_open in (True, False)),
+    *(TASKS._replace(is_open=is_open, order="oldest") for is_open in (True, False)),
+    *(TASKS._replace(states=("open",), order=order) for order in get_args(RecordOrder)),
+    TASKS._replace(labels=("for:7", "role"), is_open=True),
+    TASKS._replace(labels=("for:7",), states=("open",), is_open=True, order="oldest"),
+    TASKS._replace(due_before=Instant(10_020_000_000)),
+    TASKS._replace(labels=("role",), due_before=Instant(10_020_000_000)),
+    TASKS._replace(run_id=RunId("r1")),
+)
+
+
+async def handle_records(store: PostgresStore, n: int) -> None:
+    """A bit of everything that happens to records, with new ids."""
+    records, scene = store.records, Scene(store, ManualClock())
+    await store.workers.renew(scene.incarnation, LEASE)
+    for where in PAGES if n < 2 else ():
+        page = await records.list_records(where, limit=20)
+        if len(page) == 20:
+            await records.list_records(where, limit=20, after=page[-1])
+        await records.count(where, limit=50)
+    assert len(await records.due(["task", "none"], limit=20)) == 20
+    assert await records.next_due(["task", "none"]) == 10_001_000_000
+    found = await records.find("task", f"task-{5_000 + n}")
+    assert found is not None
+    await records.list_events("task", found.record_id, limit=5)
+    new = NewRecord("task", found.record_id, "open", b"", ("for:1", "role"), Instant(10**15), end_state="ended")
+    [changed] = await records.change([RecordChange(f"change-{n}", 2, new, (NewRecordEvent("opened"),))])
+    assert changed.version == 3
+    assert await records.prune("task", older_than=Span(1), limit=5) == 5
+    one, two, three = [await scene.begin(f"r-{n}-{m}") for m in range(3)]
+    for turn in (one, two):
+        opening = RecordOpening(place(0), new._replace(record_id=turn.run_id), (NewRecordEvent("opened"),))
+        await turn.commit(opened=(opening,))
+    await one.end()
+    await store.runs.apply([turn.next(move=End(RunStatus.COMPLETED)) for turn in (two, three)])
+    await (await scene.begin(f"r-{n}-4")).end()
+
+
+async def test_with_many_closed_records_every_call_uses_its_indexes_even_without_statistics(url: str) -> None:
+    execute(url, CROWD["crowd.records"])
+    for settle in ((), (CROWD["crowd.settle"],)):
+        execute(url, *settle)
+        pool = Watching(url)
+        store = await opened(url, pool)
+        await Scene(store, ManualClock()).register()
+
+        pool.execute("begin")
+        await handle_records(store, 0)  # the first calls of a session read the catalogue, too
+        pool.is_watching = True
+        for n in range(1, 7):
+            await handle_records(store, n)
+        pool.execute("set local plan_cache_mode = force_generic_plan")
+        await handle_records(store, 7)
+        pool.is_watching = False
+        pool.execute("rollback")
+        await store.close()
+
+        assert {name: blocks for name, blocks in pool.most.items() if blocks > PAGE_BLOCKS_MAX} == {}
+        assert {table for _, table in pool.sequential if table.startswith("record")} == set()
 
 
 # --- rows in place ---

@@ -9,6 +9,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from stepwell.clock import Instant
+from stepwell.conformance.records import new_change, new_record
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.ids import RunId
@@ -55,6 +57,14 @@ async def _heard_by(store: PostgresStore) -> list[Hint]:
     await until(lambda: store.wakeups.is_listening)
     heard.clear()
     return heard
+
+
+async def test_another_process_hears_of_a_due_time(here: PostgresStore, there: PostgresStore) -> None:
+    heard = await _heard_by(there)
+
+    await here.records.change([new_change("c1", new_record("t1", due_at=Instant(5)))])
+
+    await until(lambda: Hint(HintKind.DUE) in heard)
 
 
 async def test_another_process_hears_of_a_start_and_of_an_end(here: PostgresStore, there: PostgresStore) -> None:

@@ -135,6 +135,8 @@ begin
     end if;
     perform {f}.note(v_now, r.id, a->>{Amendment.verb}, a->>{Amendment.by}, r.status, a->>{Amendment.reason});
     perform {f}.hint('ready', a->>{Amendment.run_id});
+    perform {f}.close_unused(r.id);
+    perform {f}.settle_records(v_now);
     return {f}.answer(v_now, '"applied"');
 end $$;
 
@@ -178,5 +180,6 @@ begin
         where id = v_run;
     perform {f}.note(v_now, r.id, 'fork', p_fork->>{Fork.by}, r.status, p_fork->>{Fork.reason});
     perform {f}.note(v_now, v_run, 'forked', p_fork->>{Fork.by}, 'pending', p_fork->>{Fork.reason});
+    perform {f}.settle_records(v_now);
     return {f}.answer(v_now, v_made.created::text);
 end $$;

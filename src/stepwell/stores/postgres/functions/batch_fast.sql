@@ -139,6 +139,17 @@ begin
     return v_advanced;
 end $$;
 
+-- The commits that close no records.
+create function {f}.without_records(p_commits jsonb) returns jsonb language sql stable as $$
+    select coalesce(jsonb_agg(c order by place), '[]')
+    from jsonb_array_elements(p_commits) with ordinality as x (c, place)
+    where c->{Commit.move}->>{Move.kind} = 'park' or not exists (
+        select 1 from {t}.records as r
+        where r.run = (select run.id from {t}.runs as run where run.run_id = c->>{Commit.run_id}) and r.is_open
+            and r.end_state is not null
+    )
+$$;
+
 -- Apply commits that complete their run, or make it wait for signals and timers, and have otherwise only entries and at
 -- most one consumed signal. Returns [run_id, revision, is_awake] of each commit that is simple enough; `apply`, which
 -- has locked all runs, judges the others.
@@ -147,6 +158,12 @@ declare
     v_moved text;
     v_hints text;
 begin
+    -- One look for the whole batch. In an order, because without one the whole table might be read up to the first.
+    if (
+        select run from {t}.records where run is not null and is_open and end_state is not null order by run limit 1
+    ) is not null then
+        p_commits := {f}.without_records(p_commits);
+    end if;
     with c as materialized (
         select c->>{Commit.run_id} as run_id, c->{Commit.fence}->>{Fence.incarnation} as incarnation,
             (c->{Commit.fence}->>{Fence.epoch})::bigint as epoch, (c->>{Commit.number})::bigint as number,

@@ -117,6 +117,7 @@ begin
     loop
         perform {f}.cancel_family(p_now, v_child, true, 'its parent no longer needs it', p_announce);
     end loop;
+    perform {f}.close_with_run(p_run, p_low, p_high);
 end $$;
 
 -- Signals that the run read, refused, or answered.
@@ -318,6 +319,12 @@ begin
     if jsonb_array_length(c->{Commit.emits}) > 0 then
         perform {f}.store_emits(p_now, p_run, v_run_id, c->{Commit.emits});
     end if;
+    if jsonb_array_length(c->{Commit.opened}) > 0 then
+        perform {f}.note_records(jsonb_build_array('open', p_run, c->{Commit.opened}));
+    end if;
+    if jsonb_array_length(c->{Commit.closed}) > 0 then
+        perform {f}.note_records(jsonb_build_array('close', p_run, c->{Commit.closed}));
+    end if;
     if jsonb_array_length(c->{Commit.progress}) > 0 or jsonb_array_length(c->{Commit.ended_progress}) > 0 then
         has_progress := {f}.keep_progress(p_run, c->{Commit.progress}, c->{Commit.ended_progress}) or has_progress;
     end if;
@@ -452,6 +459,7 @@ begin
             || v_is_awake::text || ',' || v_claimed || ','
             || (r.is_held and coalesce(v_move, '') not in ('rollback', 'end'))::text || '],';
     end loop;
+    perform {f}.settle_records(v_now);
     return {f}.answer(
         v_now, '[' || v_advanced || ',' || v_moved || ',[' || rtrim(v_applied, ',') || ']]'
     );

@@ -76,6 +76,7 @@ begin
         update {t}.signals set payload = null where run = p_run and payload is not null and refused is null;
     end if;
     perform {f}.give_back(p_now, p_run);
+    perform {f}.close_with_run(p_run);
     if r.owner is null then  -- otherwise a worker that does not know of the cancel yet could restart a long step
         delete from {t}.progress where run = p_run;
     end if;

@@ -366,6 +366,7 @@ begin
     end loop;
     select coalesce(array_agg(run order by place), '{}') into v_woken
     from (select run, min(place) as place from unnest(v_woken) with ordinality as x (run, place) group by run) as once;
+    perform {f}.settle_records(v_now);
     return {f}.answer(
         v_now, '[[' || array_to_string(v_published, ',') || '],' || {f}.take_woken(v_now, v_woken, p_claimant) || ']'
     );

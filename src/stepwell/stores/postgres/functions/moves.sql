@@ -77,6 +77,7 @@ begin
     if r.discards and v_status in ('completed', 'compensated', 'cancelled') then
         update {t}.signals set payload = null where run = p_run and payload is not null and refused is null;
     end if;
+    perform {f}.close_with_run(p_run);
     perform {f}.hint('ended', v_run_id);
     perform {f}.announce_end(p_now, p_run, c->{Commit.announce});
     if v_is_end then
@@ -161,6 +162,7 @@ begin
             where id = p_run;
             update {t}.payloads set failure = {f}.unb64(m->>{BeginRollback.failure}) where run = p_run;
             delete from {t}.waits where run = p_run;
+            perform {f}.close_with_run(p_run);
             perform {f}.cancel_tied(p_now, v_run_id, c->{Commit.announce});
     end case;
     return false;

@@ -22,6 +22,7 @@ begin
     if cardinality(v_changed) > 0 then
         perform {f}.note(v_now, v_run, 'cancel', p_by, v_before, p_reason, p_act);
     end if;
+    perform {f}.settle_records(v_now);
     return {f}.answer(v_now, json_build_array(cardinality(v_changed) > 0, v_changed)::text);
 end $$;
 

@@ -1,7 +1,22 @@
 -- Packed items as JSON, in the order of the fields of stores/base/packed_items.py, and back into rows.
 
 create function {f}.packed_kinds() returns text[] language sql immutable
-return array['blobs', 'events', 'runs', 'chunks', 'signals', 'owed', 'requests', 'acts'];
+return array['blobs', 'events', 'runs', 'chunks', 'signals', 'owed', 'records', 'record_events', 'requests', 'acts'];
+
+-- The field of a batch that has the items of a kind.
+create function {f}.field_of(p_kind text) returns int language sql immutable
+return case p_kind
+    when 'blobs' then {TransferBatch.blobs}
+    when 'events' then {TransferBatch.events}
+    when 'runs' then {TransferBatch.runs}
+    when 'chunks' then {TransferBatch.chunks}
+    when 'signals' then {TransferBatch.signals}
+    when 'owed' then {TransferBatch.owed}
+    when 'records' then {TransferBatch.records}
+    when 'record_events' then {TransferBatch.record_events}
+    when 'requests' then {TransferBatch.requests}
+    when 'acts' then {TransferBatch.acts}
+end;
 
 create function {f}.packed_blob(p_hash bytea) returns json language sql stable as $$
     select json_build_array(encode(hash, 'hex'), {f}.b64(content)) from {t}.blobs where hash = p_hash
@@ -60,20 +75,27 @@ create function {f}.packed_signal(p_number bigint) returns json language sql sta
     where s.number = p_number
 $$;
 
+create function {f}.packed_record_event(p_record bigint, p_number bigint) returns json language sql stable as $$
+    select json_build_array(record, json_build_array({RecordEvent.* to json}), change_id)
+    from {t}.record_events
+    where record = p_record and number = p_number
+$$;
+
 create function {f}.packed_request(p_scope text, p_key text) returns json language sql stable as $$
     select json_build_array({Reservation.* to json})
     from {t}.requests
     where scope = p_scope and key = p_key
 $$;
 
--- The marks of the next items of a kind: numbers, hashes, [run, stream, number], or [scope, key]. Columns that are
--- formatted are qualified with their table: `order by number` alone would sort the formatted text.
+-- The marks of the next items of a kind: numbers, hashes, [run, stream, number], [record, number], or [scope, key]. Columns
+-- that are formatted are qualified with their table: `order by number` alone would sort the formatted text.
 create function {f}.list_marks(p_kind text, p_after text, p_limit bigint) returns text[] language plpgsql stable as $$
 declare
     v_number bigint := case
-        when p_kind not in ('blobs', 'chunks', 'requests') then coalesce(nullif(p_after, '')::bigint, 0)
+        when p_kind not in ('blobs', 'chunks', 'record_events', 'requests') then coalesce(nullif(p_after, '')::bigint, 0)
     end;
     v_chunk jsonb := case when p_kind = 'chunks' then coalesce(nullif(p_after, '')::jsonb, '[0, "", 0]') end;
+    v_line jsonb := case when p_kind = 'record_events' then coalesce(nullif(p_after, '')::jsonb, '[0, 0]') end;
     v_place jsonb := case when p_kind = 'requests' then coalesce(nullif(p_after, '')::jsonb, '["", ""]') end;
 begin
     return case p_kind
@@ -97,6 +119,16 @@ begin
         )
         when 'owed' then array(
             select x.number::text from {t}.outbox as x where x.number > v_number order by x.number limit p_limit
+        )
+        when 'records' then array(
+            select x.number::text from {t}.records as x where x.number > v_number order by x.number limit p_limit
+        )
+        when 'record_events' then array(
+            select json_build_array(x.record, x.number)::text
+            from {t}.record_events as x
+            where (x.record, x.number) > ((v_line->>{LineMark.record})::bigint, (v_line->>{LineMark.number})::bigint)
+            order by x.record, x.number
+            limit p_limit
         )
         when 'requests' then array(
             select json_build_array(scope, key)::text
@@ -123,6 +155,10 @@ begin
         )
         when 'signals' then {f}.packed_signal(p_mark::bigint)
         when 'owed' then {f}.read_owed(p_mark::bigint)
+        when 'records' then {f}.read_record(p_mark::bigint)
+        when 'record_events' then {f}.packed_record_event(
+            (p_mark::jsonb->>{LineMark.record})::bigint, (p_mark::jsonb->>{LineMark.number})::bigint
+        )
         when 'requests' then {f}.packed_request(p_mark::jsonb->>{RequestMark.scope}, p_mark::jsonb->>{RequestMark.key})
         when 'acts' then {f}.packed_act(p_mark::bigint)
     end;
@@ -164,17 +200,25 @@ begin
         when 'signals' then (select {f}.packed_signal(number) from {t}.signals
             where signal_id = p_item->>{PackedSignal.signal_id})
         when 'owed' then {f}.read_owed((p_item->>{Owed.number})::bigint)
+        when 'records' then {f}.read_record({f}.find_number(p_item->>{Record.kind}, p_item->>{Record.record_id}))
+        when 'record_events' then {f}.packed_record_event(
+            (p_item->>{PackedRecordEvent.record})::bigint, (p_item->{PackedRecordEvent.event}->>{RecordEvent.number})::bigint
+        )
         when 'requests' then {f}.packed_request(p_item->>{Reservation.scope}, p_item->>{Reservation.key})
         when 'acts' then {f}.packed_act((p_item->>{Act.number})::bigint)
     end;
 end $$;
 
--- Whether the run or event that an item belongs to is missing.
+-- Whether the run, event or record that an item belongs to is missing.
 create function {f}.is_unattached(p_kind text, p_item jsonb) returns boolean language plpgsql stable as $$
 declare
     v_run_id text := case p_kind when 'chunks' then p_item->>{PackedChunk.run_id} when 'signals'
-        then p_item->>{PackedSignal.run_id} when 'owed' then p_item->>{Owed.run_id} end;
+        then p_item->>{PackedSignal.run_id} when 'owed' then p_item->>{Owed.run_id} when 'records'
+        then p_item->>{Record.run_id} end;
 begin
+    if p_kind = 'record_events' then
+        return not exists (select 1 from {t}.records where number = (p_item->>{PackedRecordEvent.record})::bigint);
+    end if;
     if p_kind = 'runs' then
         return exists (
             select 1 from jsonb_array_elements(p_item->{PackedRun.receipts}) as got
@@ -238,6 +282,13 @@ begin
                 (one->>{Owed.attempts})::bigint, (one->>{Owed.next_at})::bigint, (one->>{Owed.died_at})::bigint,
                     one->>{Owed.failure}
             from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>{Owed.run_id};
+        when 'records' then perform {f}.add_records(v_new);
+        when 'record_events' then
+            insert into {t}.record_events (record, {RecordEvent.*}, change_id)
+            select (one->>{PackedRecordEvent.record})::bigint, {RecordEvent.* from e}, one->>{PackedRecordEvent.change_id}
+            from (
+                select one, one->{PackedRecordEvent.event} as e from jsonb_array_elements(v_new) as one
+            ) as coming;
         when 'requests' then
             insert into {t}.requests ({Reservation.*})
             select {Reservation.* from one} from jsonb_array_elements(v_new) as one;
@@ -271,6 +322,26 @@ create function {f}.add_signals(p_items jsonb) returns void language sql volatil
         {f}.unb64(one->{PackedSignal.reply}->>{PackedReply.value}), (one->{PackedSignal.reply}->>{PackedReply.at})::bigint
     from jsonb_array_elements(p_items) as one
     where jsonb_typeof(one->{PackedSignal.reply}) = 'array'
+$$;
+
+create function {f}.add_records(p_items jsonb) returns void language sql volatile as $$
+    insert into {t}.records (
+        number, kind, record_id, version, state, labels, due_at, is_open, end_state, run, location, body, created_at,
+        updated_at
+    )
+    overriding system value
+    select
+        (one->>{Record.number})::bigint, one->>{Record.kind}, one->>{Record.record_id}, (one->>{Record.version})::bigint,
+        one->>{Record.state}, {f}.texts(one->{Record.labels}), (one->>{Record.due_at})::bigint,
+        (one->>{Record.is_open})::boolean, one->>{Record.end_state}, r.id, {f}.unb64(one->>{Record.location}),
+        {f}.unb64(one->>{Record.body}), (one->>{Record.created_at})::bigint, (one->>{Record.updated_at})::bigint
+    from jsonb_array_elements(p_items) as one left join {t}.runs as r on r.run_id = one->>{Record.run_id};
+    insert into {t}.record_labels (kind, label, is_open, number, state, due_at)
+    select
+        one->>{Record.kind}, label, (one->>{Record.is_open})::boolean, (one->>{Record.number})::bigint,
+        one->>{Record.state}, (one->>{Record.due_at})::bigint
+    from jsonb_array_elements(p_items) as one
+    cross join lateral jsonb_array_elements_text(one->{Record.labels}) as label
 $$;
 
 -- The runs that have a row here, each with its packed item.

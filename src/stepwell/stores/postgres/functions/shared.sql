@@ -4,7 +4,7 @@
 -- composites.py gives their indexes names.
 --
 -- Locks are taken in one order, so that transitions rarely block each other: keys, then topics (both by name), then
--- runs by number. The lock of the whole store (`enter`) is taken with the time, after the locks that a transition
+-- runs by number, then records by number. The lock of the whole store (`enter`) is taken with the time, after the locks that a transition
 -- begins with. A transition that closes the store takes it first, and otherwise locks only the runs of dead workers.
 -- The server resolves remaining deadlocks, and the store repeats the call.
 

@@ -218,6 +218,7 @@ begin
     v_held := {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
     select * into v_made
     from {f}.create_one(v_now, p_new, {f}.offer(v_now, p_claimant), array[p_new->>{NewRun.run_id}]);
+    perform {f}.settle_records(v_now);
     return {f}.answer(v_now, json_build_array(
         v_made.created,
         json_build_array(

@@ -216,6 +216,7 @@ begin
         q := v_made.q;
         v_created := v_created || v_made.created::text;
     end loop;
+    perform {f}.settle_records(v_now);
     return {f}.answer(v_now, '[' || array_to_string(v_created, ',') || ']');
 end $$;
 

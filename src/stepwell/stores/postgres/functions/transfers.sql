@@ -24,7 +24,9 @@ create function {f}.manifest(p_now bigint, p_seen bigint) returns text language 
         (select count(*) from {t}.outbox),
         (select count(*) from {t}.blobs),
         (select count(*) from {t}.requests),
-        (select count(*) from {t}.acts)
+        (select count(*) from {t}.acts),
+        (select count(*) from {t}.records),
+        (select count(*) from {t}.record_events)
     )::text
 $$;
 
@@ -63,7 +65,7 @@ begin
         return {f}.answer(v_now, {f}.find_seal(p_now, p_seen));
     end if;
     perform {f}.refuse_if_used(v_now);
-    if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0, 0, 0]' then
+    if p_kind = 'arriving' and {f}.manifest(p_now, p_seen)::jsonb <> '[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]' then
         raise exception using errcode = 'SW008', message = 'the store is not empty', detail = {f}.manifest(p_now, p_seen);
     end if;
     -- Wait here for the last plain commits, which the lock does not stop: see `enter`. `rescue` would skip a run that
@@ -121,7 +123,7 @@ declare
     v_table text;
     v_last bigint;
 begin
-    foreach v_table in array array['signals', 'events', 'receipts', 'outbox'] loop
+    foreach v_table in array array['signals', 'events', 'receipts', 'outbox', 'records'] loop
         execute 'select max(number) from {t}.' || v_table into v_last;
         perform {f}.advance_sequence({f}.numbers_of(v_table), v_last);
     end loop;
@@ -174,11 +176,13 @@ create function {f}.clear() returns void language sql volatile as $$
     delete from {t}.acts;
     update {t}.chain set number = 0, chain = '';
     delete from {t}.outbox;
+    delete from {t}.records;
+    delete from {t}.record_labels;
+    delete from {t}.record_events;
     update {t}.meta set value = 0 where name = 'encrypted'
 $$;
 
--- A batch: [blobs, events, runs, chunks, signals, owed, requests, acts, highest, next, holds, hold_acts, head,
--- is_encrypted]. A mark is the kind, a colon, and the mark of the last item.
+-- A batch, in the order of the fields of `TransferBatch`. A mark is the kind, a colon, and the mark of the last item.
 create function {f}.pack(p_now bigint, p_seen bigint, p_after text, p_limit bigint, p_bytes bigint) returns text
 language plpgsql stable as $$
 declare
@@ -186,7 +190,7 @@ declare
     v_first int := case when p_after = '' then 1 else array_position(v_kinds, split_part(p_after, ':', 1)) end;
     v_key text := substr(p_after, length(split_part(p_after, ':', 1)) + 2);
     v_page record;
-    v_contents text[] := array_fill('[]'::text, array[cardinality(v_kinds)]);
+    v_fields text[] := array_fill('[]'::text, array[{TransferBatch.record_events} + 1]);
     v_next text := '';
 begin
     if not exists (select 1 from {t}.seals) then
@@ -199,7 +203,7 @@ begin
         select * into v_page from {f}.pack_kind(v_kinds[v_place], v_key, p_limit, p_bytes);
         v_key := '';
         if cardinality(v_page.items) > 0 then
-            v_contents[v_place] := '[' || array_to_string(v_page.items, ',') || ']';
+            v_fields[{f}.field_of(v_kinds[v_place]) + 1] := '[' || array_to_string(v_page.items, ',') || ']';
             v_next := case
                 when v_page.mark is not null then v_kinds[v_place] || ':' || v_page.mark
                 else coalesce(v_kinds[v_place + 1] || ':', '')
@@ -207,14 +211,19 @@ begin
             exit;
         end if;
     end loop;
-    return '[' || array_to_string(v_contents, ',') || ','
-        || json_build_array({f}.last_assigned({f}.numbers_of('receipts')), {f}.last_assigned({f}.numbers_of('outbox')))::text
-        || ',' || to_json(v_next)::text || ',' || {f}.read_holds()::text || ','
-        || (
-            select coalesce(json_agg(act order by place desc), '[]')::text
-            from json_array_elements({f}.list_hold_acts(p_now, p_seen, null)::json) with ordinality as x (act, place)
-        ) || ',' || {f}.read_head()::text || ','
-        || (select (value <> 0)::text from {t}.meta where name = 'encrypted') || ']';
+    v_fields[{TransferBatch.highest} + 1] := json_build_array(
+        {f}.last_assigned({f}.numbers_of('receipts')), {f}.last_assigned({f}.numbers_of('outbox')),
+        {f}.last_assigned({f}.numbers_of('records'))
+    );
+    v_fields[{TransferBatch.next} + 1] := to_json(v_next);
+    v_fields[{TransferBatch.holds} + 1] := {f}.read_holds();
+    v_fields[{TransferBatch.hold_acts} + 1] := (
+        select coalesce(json_agg(act order by place desc), '[]')
+        from json_array_elements({f}.list_hold_acts(p_now, p_seen, null)::json) with ordinality as x (act, place)
+    );
+    v_fields[{TransferBatch.head} + 1] := {f}.read_head();
+    v_fields[{TransferBatch.is_encrypted} + 1] := (select to_json(value <> 0) from {t}.meta where name = 'encrypted');
+    return '[' || array_to_string(v_fields, ',') || ']';
 end $$;
 
 create function {f}.unpack(p_now bigint, p_seen bigint, p_transfer_id text, p_batch jsonb) returns text
@@ -222,7 +231,6 @@ language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_exclusive(p_now, p_seen);
     v_kind text;
-    v_place bigint;
     v_items jsonb;
     v_damaged bigint;
 begin
@@ -235,8 +243,8 @@ begin
     if v_damaged is not null then
         perform {f}.refuse_item('damaged', 'blobs', v_damaged - 1);
     end if;
-    for v_kind, v_place in select kind, place - 1 from unnest({f}.packed_kinds()) with ordinality as x (kind, place) loop
-        v_items := p_batch->(v_place::int);
+    foreach v_kind in array {f}.packed_kinds() loop
+        v_items := p_batch->{f}.field_of(v_kind);
         if jsonb_array_length(v_items) > 0 then
             perform {f}.unpack_kind(v_now, v_kind, v_items);
         end if;
@@ -248,6 +256,7 @@ begin
     -- The numbers of deleted rows are not assigned again either.
     perform {f}.advance_sequence({f}.numbers_of('receipts'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.receipts})::bigint);
     perform {f}.advance_sequence({f}.numbers_of('outbox'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.owed})::bigint);
+    perform {f}.advance_sequence({f}.numbers_of('records'), (p_batch->{TransferBatch.highest}->>{HighestNumbers.records})::bigint);
     return {f}.answer(v_now, 'null');
 end $$;
 

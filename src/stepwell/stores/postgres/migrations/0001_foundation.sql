@@ -381,3 +381,58 @@ create index outbox_queue on {t}.outbox (run, sink) where died_at is null;
 create index outbox_due on {t}.outbox (sink, next_at, number) where next_at is not null;
 create index outbox_owner on {t}.outbox (owner) where owner is not null;
 create index outbox_dead on {t}.outbox (event_id) where died_at is not null;
+
+-- Documents that people keep. `run` opened the record at `location`. Numbers are never reused: they order all records
+-- by their creation.
+create table {t}.records (
+    number bigint generated always as identity primary key,
+    kind text collate "C" not null,
+    record_id text collate "C" not null,
+    version bigint not null,
+    state text collate "C" not null,
+    labels text[] not null,
+    due_at bigint,
+    is_open boolean not null,
+    end_state text,
+    run bigint,
+    location bytea,
+    body bytea not null,
+    created_at bigint not null,
+    updated_at bigint not null,
+    unique (kind, record_id)
+);
+
+-- The records that are closed with their run. The end of any run looks here, and closed records leave this index.
+create index records_closing on {t}.records (run) where run is not null and is_open and end_state is not null;
+create index records_run on {t}.records (run, number) where run is not null;
+create index records_kind on {t}.records (kind, is_open, number);
+create index records_state on {t}.records (kind, state, number);
+create index records_due on {t}.records (kind, due_at, number) where due_at is not null;
+create index records_closed on {t}.records (kind, updated_at, number) where not is_open;
+
+-- One row for each label of a record, with what a listing by label mostly selects and sorts by.
+create table {t}.record_labels (
+    kind text collate "C" not null,
+    label text collate "C" not null,
+    is_open boolean not null,
+    number bigint not null,
+    state text collate "C" not null,
+    due_at bigint,
+    primary key (kind, label, is_open, number)
+);
+
+create index record_labels_due on {t}.record_labels (kind, label, due_at, number) where due_at is not null;
+
+-- The histories of records. The first event of a change has its id, so that repeating the change does nothing; it is
+-- found by the record and the version.
+create table {t}.record_events (
+    record bigint not null,
+    number bigint not null,
+    at bigint not null,
+    by text not null,
+    verb text not null,
+    version bigint not null,
+    data bytea not null,
+    change_id text collate "C",
+    primary key (record, number)
+);
