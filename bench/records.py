@@ -40,14 +40,14 @@ async def records(arena: Arena, size: Size, report: Report) -> None:
         report.say("records: changes that signal a run, and signals, by turns")
         random.Random(1).shuffle(targets)
         await _signals(store, targets, report)
-        few = [await _timed(lambda: _looked_up(store)) for _ in range(size.asked)]
+        few = [await _timed(partial(_look_up, store)) for _ in range(size.asked)]
         report.say(f"records: {size.closed_records:,} closed and {size.open_records:,} open ones are made")
         await _fill(store, 0, size.closed_records, is_open=False)
         await _fill(store, size.closed_records, size.open_records, is_open=True)
         report.say("records: pages and due times")
         report.line(f"records  {size.closed_records:,} closed, {size.open_records:,} open", "p50 ms")
         await _pages(store, size, report)
-        many = [await _timed(lambda: _looked_up(store)) for _ in range(size.asked)]
+        many = [await _timed(partial(_look_up, store)) for _ in range(size.asked)]
     one, ratio = statistics.median(many) * 1e3, statistics.median(many) / statistics.median(few)
     report.line("records    nothing is due, and when something will be", f"{one:.2f}")
     report.timed("records    the same, times as long as with few", f"{ratio:.2f}", *at_most(ratio, _GROWTH_MAX))
@@ -72,16 +72,19 @@ async def _signals(store: Store, targets: list[str], report: Report) -> None:
         )
         decided = _task(number - count, is_open=False)._replace(state="completed")
         change = RecordChange(f"d{number}", 1, decided, (NewRecordEvent("completed", "ann"),), signals=(second,))
-        calls = [
-            (plain, lambda one=first: store.signals.deliver([one])),
-            (changed, lambda one=change: store.records.change([one])),
-        ]
-        for took, call in calls if number % 2 else reversed(calls):
-            took.append(await _timed(call))
+        for took, what in ((plain, first), (changed, change)) if number % 2 else ((changed, change), (plain, first)):
+            took.append(await _timed(partial(_send, store, what)))
     one, other = statistics.median(changed) * 1e3, statistics.median(plain) * 1e3
     report.line("records  a change with a signal, and a signal, p50 ms", f"{one:.2f} / {other:.2f}")
     ratio = one / other
     report.timed("records  a change with a signal, in signals", f"{ratio:.2f}", *at_most(ratio, _RATIO_MAX))
+
+
+async def _send(store: Store, what: NewSignal | RecordChange) -> None:
+    if isinstance(what, NewSignal):
+        await store.signals.deliver([what])
+    else:
+        await store.records.change([what])
 
 
 async def _fill(store: Store, first: int, count: int, *, is_open: bool) -> None:
@@ -126,7 +129,7 @@ async def _pages(store: Store, size: Size, report: Report) -> None:
         report.timed(f"records    first {_PAGE} {name}", f"{one:.2f}", *at_most(one, _PAGE_MS_MAX))
 
 
-async def _looked_up(store: Store) -> None:
+async def _look_up(store: Store) -> None:
     """What a service asks before it sleeps."""
     assert await store.records.due(("task",), limit=100) == []
     await store.records.next_due(("task",))
