@@ -31,7 +31,8 @@ class Descriptions:
                 if key != "value":
                     self.add(inner)
             if part.get("op") == "seq" and self._rng.random() < 0.4:
-                part["items"].insert(self._rng.randint(0, len(part["items"])), self._node())
+                # Never last: the iteration of a loop may end with what it hands on.
+                part["items"].insert(self._rng.randint(0, len(part["items"]) - 1), self._node())
             elif part.get("op") == "map" and self._rng.random() < 0.2:
                 part["items"][0] = {"op": "seq", "id": f"seq_{self._count}d", "items": [part["items"][0], self._node()]}
 

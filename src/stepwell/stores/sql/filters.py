@@ -1,4 +1,4 @@
-"""The only module that assembles SQL: conditions and orders of listings, from an allow-list. Values are parameters."""
+"""Conditions and orders of listings as SQL, from an allow-list; values are parameters. Only `sql/` assembles SQL."""
 
 from __future__ import annotations
 
@@ -84,17 +84,10 @@ _TEXTS = {
 }
 # Attributes are in a table of their own, with an index by name and value.
 _HAS_ATTRIBUTE = "exists (select 1 from stepwell_attributes as a where a.run = r.id and a.name = {name} and {test})"
-_WITH_ATTRIBUTE = "select a.run from stepwell_attributes as a where a.name = {name} and {test}"
-_STARTED_BY = "select run from stepwell_payloads where started_by is not null and started_by {test}"
-_WALKED = (
-    "(select run as o_run, name as o_name, value as o_value, run_id as o_run_id from stepwell_attributes) as o "
-    "cross join stepwell_runs as r on r.id = o_run"
-)
 
 
 # Fields in the payloads table, which is joined only if one of them is used.
 _IN_PAYLOADS = frozenset({Field.AT, Field.TAG, Field.ERROR, Field.WORD, Field.INPUT, Field.TITLE, Field.STARTED_BY})
-_INDEXED = frozenset({Field.ATTRIBUTE, Field.STARTED_BY})
 
 # How many of the newest runs are searched in order, before the whole table is searched in its own order.
 _FEW = 5_000
@@ -103,35 +96,10 @@ _AMONG_FEW = (
 )
 
 
-class _Walk(NamedTuple):
-    """A range of the index of attributes that has the runs of a filter in their order."""
-
-    conditions: tuple[str, ...]
-    columns: tuple[str, ...]  # that are in order
-
-
-def _walk(where: RunFilter) -> _Walk | None:
-    if where.order.attribute:
-        return _Walk(("o_name = :order_name",), ("o_value", "o_run_id"))
-    if where.order.by is not SortKey.ID or _is_narrow(where):
-        return None
-    for number, one in enumerate(where.conditions):
-        is_one_value = one.field is Field.ATTRIBUTE and len(one.values) == 1 and one.values[0][0] == AttributeTest.IS
-        if is_one_value and not one.negated:
-            return _Walk((f"o_name = :c{number}_path", f"o_value = :c{number}_0"), ("o_run_id",))
-    return None
-
-
-def _is_narrow(where: RunFilter) -> bool:
-    """Whether an index finds few runs, whatever the other conditions are."""
-    return where.key is not None or where.parent is not None
-
-
-def run_tables(where: RunFilter) -> str:
-    """The tables that a listing of these runs reads, joined in this order."""
+def payload_table(where: RunFilter) -> str:
+    """The join that the conditions of a filter need."""
     needed = any(condition.field in _IN_PAYLOADS for condition in where.conditions)
-    payloads = " cross join stepwell_payloads as p on p.run = r.id" if needed else ""
-    return f"{'stepwell_runs as r' if _walk(where) is None else _WALKED}{payloads}"
+    return " cross join stepwell_payloads as p on p.run = r.id" if needed else ""
 
 
 def _has_ranges(where: RunFilter) -> bool:
@@ -147,42 +115,23 @@ class Search(NamedTuple):
     definition: str = "definition"  # a plus sign in front prevents the use of its index
 
 
-def run_searches(where: RunFilter, before: RunId | None) -> list[Search]:
-    """Ways to search for a page; they are tried in turn until the page is full.
+def run_searches(where: RunFilter, before: RunId | None, first: str = "true") -> list[Search]:
+    """Ways to search for a page; they are tried in turn until the page is full. `first` is a redundant condition that
+    finds the runs by another index.
 
     If many runs match a condition without an index, walking the ids from the newest finds a page quickly. If few match,
     scanning the whole table in its own order is several times as fast. The same holds for the runs of a workflow in an
     order by time: if there are many, they are found in that order; if there are few, by their definition.
     """
     order = run_order(where.order)
-    walk = _walk(where)
-    if walk is not None:
-        return [Search("true", ", ".join(f"{column} {_way(where.order)}" for column in walk.columns))]
-    first = found_first(where)
-    has_index = _is_narrow(where) or any(status is not RunStatus.COMPLETED for status in where.statuses)
-    if where.order.by is not SortKey.ID and first is not None and not _is_narrow(where):
-        return [Search(_first_ended(where.order, before), order), Search(first, f"+{order}")]
+    has_index = where.key is not None or where.parent is not None
+    has_index = has_index or any(status is not RunStatus.COMPLETED for status in where.statuses)
     if where.order.by is not SortKey.ID and not has_index and _names_definitions(where):
         return [Search(_first_ended(where.order, before), order, "+definition"), Search("true", order)]
-    if where.order != Order() or (has_index and first is None) or not (where.workflow or where.conditions):
-        return [Search("true", order) if first is None else Search(first, f"+{order}")]
+    if where.order != Order() or has_index or not (where.workflow or where.conditions):
+        return [Search("true", order)]
     behind = "" if before is None else "where run_id < :before "
-    return [Search(_AMONG_FEW.replace("{behind}", behind), order), Search(first or "true", f"+{order}")]
-
-
-def found_first(where: RunFilter) -> str | None:
-    """A redundant condition that finds the runs of a filter by an index of its own, if there is one."""
-    if _walk(where) is not None or _is_narrow(where):
-        return None
-    for number, condition in enumerate(where.conditions):
-        if condition.field in _INDEXED and condition.values and not condition.negated:
-            select = _WITH_ATTRIBUTE if condition.field is Field.ATTRIBUTE else _STARTED_BY
-            name = f":c{number}_path"
-            selects = [
-                select.replace("{name}", name).replace("{test}", test) for test, _ in _tests(condition, f"c{number}")
-            ]
-            return f"r.id in ({' union all '.join(selects)})"
-    return None
+    return [Search(_AMONG_FEW.replace("{behind}", behind), order), Search(first, f"+{order}")]
 
 
 def _names_definitions(where: RunFilter) -> bool:
@@ -209,14 +158,6 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
     more, parameters = _more(where, before)
     if where.order != Order():
         del common["before"]
-    walk = _walk(where)
-    if walk is not None:
-        ranges = [*walk.conditions]
-        if where.order.attribute:
-            parameters["order_name"] = where.order.attribute
-        elif before is not None:
-            ranges.append(f"o_run_id {'<' if where.order.descending else '>'} :before")
-        return [_conditions(common, [*ranges, *_any_status(where), *more], parameters)]
     if not _has_ranges(where):
         return [
             _conditions({"status": status, **common}, more, parameters)
@@ -232,12 +173,18 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
 
 def run_order(order: Order) -> str:
     """The `order by` of a listing."""
-    way = _way(order)
+    way = "desc" if order.descending else "asc"
     return f"run_id {way}" if order.by is SortKey.ID else f"{_PLACES[order.by]} {way}, run_id {way}"
 
 
-def _way(order: Order) -> str:
-    return "desc" if order.descending else "asc"
+def conditions_of(where: RunFilter, before: RunId | None) -> tuple[str, dict[str, Any]]:
+    """All conditions of a filter as one text, with the parameters."""
+    more, parameters = _more(where, before)
+    common = {"workflow": where.workflow, "key": where.key, "parent": where.parent}
+    if where.order == Order():
+        common["before"] = before
+    named = ", ".join(f"'{status.value}'" for status in dict.fromkeys(where.statuses))
+    return _conditions(common, [*([f"status in ({named})"] if named else []), *more], parameters)
 
 
 def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -264,11 +211,6 @@ def _more(where: RunFilter, before: RunId | None) -> tuple[list[str], dict[str, 
     return texts, parameters
 
 
-def _any_status(where: RunFilter) -> list[str]:
-    named = ", ".join(f"'{status.value}'" for status in dict.fromkeys(where.statuses))
-    return [f"status in ({named})"] if named else []
-
-
 def _behind(order: Order) -> str:
     sign = "<" if order.descending else ">"
     if order.attribute:
@@ -288,7 +230,7 @@ def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
     """A condition as text, with its values as parameters whose names begin with `name`."""
     tests: list[str] = []
     parameters: dict[str, Any] = {}
-    for test, values in _tests(condition, name):
+    for test, values in tests_of(condition, name):
         if condition.field is Field.ATTRIBUTE:
             text = _HAS_ATTRIBUTE
         else:
@@ -305,7 +247,7 @@ def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
     return (f"not {text}" if condition.negated else f"({' or '.join(tests) or 'false'})"), parameters
 
 
-def _tests(condition: Condition, name: str) -> list[tuple[str, dict[str, Any]]]:
+def tests_of(condition: Condition, name: str) -> list[tuple[str, dict[str, Any]]]:
     """What is asked of the field, for each value of a condition, with the parameters."""
     found: list[tuple[str, dict[str, Any]]] = []
     for number, value in enumerate(condition.values):

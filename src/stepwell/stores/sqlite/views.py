@@ -31,7 +31,17 @@ from stepwell.stores.base.views import (
     UnreadSignal,
     UpcomingWork,
 )
-from stepwell.stores.sql.filters import found_first, run_conditions, run_searches, run_tables
+from stepwell.stores.sql.filters import payload_table, run_conditions, run_searches
+from stepwell.stores.sql.indexed_filters import (
+    FEW,
+    Query,
+    counted,
+    found_first,
+    is_indexed,
+    list_selects,
+    parameters_of,
+    walked,
+)
 from stepwell.stores.sqlite.histories import read_events, read_history, read_signals
 from stepwell.stores.sqlite.rows import (
     decode_texts,
@@ -226,20 +236,45 @@ def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> lis
 
 def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[Run]:
     def query() -> list[Run]:
+        first = "true"
+        if is_indexed(where):
+            select, is_few = _smallest(connection, where)
+            asked = found_first(where, before, select) if is_few else walked(where, before)
+            if asked is not None:
+                return _listed_by(connection, asked, where, limit)
+            first = f"r.id in ({select})"
         found: list[int] = []
-        text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
+        text = SQL["views.list_runs"].replace("{tables}", f"stepwell_runs as r{payload_table(where)}")
         for condition, parameters in run_conditions(where, before):
             one, page = text.replace("{conditions}", condition), list[int]()
-            for search in run_searches(where, before):
-                asked = one.replace("{more}", search.more).replace("{order}", search.order)
-                asked = asked.replace("{definition}", search.definition)
-                page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]
+            for search in run_searches(where, before, first):
+                asked_one = one.replace("{more}", search.more).replace("{order}", search.order)
+                asked_one = asked_one.replace("{definition}", search.definition)
+                page = [number for (number,) in connection.execute(asked_one, {**parameters, "limit": limit})]
                 if len(page) == limit:
                     break
             found += page
         return in_order(_listed(connection, found), where.order)[:limit]
 
     return in_snapshot(connection, query)
+
+
+def _smallest(connection: apsw.Connection, where: RunFilter) -> tuple[str, bool]:
+    """Of the selects that contain all runs of a filter, the one with the fewest runs, and whether it has few."""
+    parameters, best, least = parameters_of(where), "", FEW + 1
+    for select in list_selects(where):
+        asked = SQL["views.count_selected"].replace("{select}", select)
+        [(count,)] = connection.execute(asked, {**parameters, "limit": least})
+        if count < least or not best:
+            best, least = select, count
+    return best, bool(best) and least < FEW
+
+
+def _listed_by(connection: apsw.Connection, asked: Query, where: RunFilter, limit: int) -> list[Run]:
+    text = SQL["views.list_runs"].replace("{tables}", asked.tables).replace("{conditions}", asked.conditions)
+    text = text.replace("{more}", "true").replace("{order}", asked.order).replace("{definition}", "definition")
+    numbers = [number for (number,) in connection.execute(text, {**asked.parameters, "limit": limit})]
+    return in_order(_listed(connection, numbers), where.order)
 
 
 def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
@@ -255,19 +290,20 @@ def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:
 
 def _count_runs(connection: apsw.Connection, where: RunFilter, limit: int) -> int:
     def query() -> int:
-        found = 0
-        text = (
-            SQL["views.count_runs"]
-            .replace("{tables}", run_tables(where))
-            .replace("{more}", found_first(where) or "true")
-        )
-        for condition, parameters in run_conditions(where, None):
-            asked = text.replace("{conditions}", condition).replace("{definition}", "definition")
-            [(count,)] = connection.execute(asked, {**parameters, "limit": limit})
-            found += count
-        return min(found, limit)
+        if is_indexed(where):
+            select, is_few = _smallest(connection, where)
+            return _count(connection, found_first(where, None, select) if is_few else counted(where), limit)
+        tables = f"stepwell_runs as r{payload_table(where)}"
+        asked = [Query(tables, condition, "", parameters) for condition, parameters in run_conditions(where, None)]
+        return min(sum(_count(connection, one, limit) for one in asked), limit)
 
     return in_snapshot(connection, query)
+
+
+def _count(connection: apsw.Connection, asked: Query, limit: int) -> int:
+    text = SQL["views.count_runs"].replace("{tables}", asked.tables).replace("{conditions}", asked.conditions)
+    [(count,)] = connection.execute(text.replace("{definition}", "definition"), {**asked.parameters, "limit": limit})
+    return int(count)
 
 
 def _count_unfinished(connection: apsw.Connection, now: Instant) -> UnfinishedCounts:

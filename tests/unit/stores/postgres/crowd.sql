@@ -24,7 +24,12 @@ insert into stepwell.heads (run, number, revision, last_seq, stalls) select n, 1
 -- Fewer will do: an index is worth its cost long before a million rows.
 insert into stepwell.entries (run, location, seq, kind, status, value, at, took, attempts)
 select n, '\x1100', 1, 's', 'd', '1', n, 1, 1 from generate_series(1, 200000) as n;
-insert into stepwell.payloads (run, input, output, tags) select n, '1', '1', '[]' from generate_series(1, 1000000) as n;
+insert into stepwell.payloads (run, input, output, tags, started_by)
+select n, '1', '1', '[]', case n % 100000 when 7 then 'ann' end from generate_series(1, 1000000) as n;
+insert into stepwell.attributes (run, name, value, shown, run_id)
+select n, 'n', 'n2' || lpad(n::text, 8, '0'), '', '018bcfe5-' || lpad(to_hex(n), 8, '0') from generate_series(1, 100000) as n
+union all
+select n, 'region', 't' || n % 3, '', '018bcfe5-' || lpad(to_hex(n), 8, '0') from generate_series(1, 100000) as n;
 insert into stepwell.names (run, number, name) select n, 0, 'charge' from generate_series(1, 50000) as n;
 insert into stepwell.attempts (run, location, number, at) select n, '\x1100', 1, n from generate_series(1, 50000) as n;
 insert into stepwell.published (run, name, position, value) select n, 'state', 1, '1' from generate_series(1, 50000) as n;

@@ -67,6 +67,15 @@ LISTED = (
     RunFilter(conditions=(Condition(Field.WORKFLOW, (("ra", ""),)),)),
     RunFilter(conditions=(Condition(Field.CREATED, ((">=", "999990"),)),)),
     RunFilter(conditions=(Condition(Field.CREATED, (("<=", "10"),)),)),
+    # A tenth of the runs, the oldest, has attributes.
+    *(
+        RunFilter((RunStatus.COMPLETED,), conditions=(Condition(Field.ATTRIBUTE, (test,), path=name),), order=order)
+        for name, test in (("n", ("=", "n200000077")), ("n", (">", "n200099900")), ("region", ("=", "t1")))
+        for order in (Order(), Order(descending=False), Order(attribute="n"))
+    ),
+    RunFilter(conditions=(Condition(Field.ATTRIBUTE, (("<", "n200000100"),), path="n"),), order=Order(SortKey.TOOK)),
+    RunFilter((RunStatus.FAILED,), order=Order(attribute="region")),
+    RunFilter(conditions=(Condition(Field.STARTED_BY, (("ann",),)),)),
 )
 LATER = Instant(8_500_000_000_000_000)
 WORKER = Incarnation("worker-1")
@@ -275,6 +284,9 @@ async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str
         "runs_started",
         "runs_ended",
         "runs_took",
+        "attributes_value",
+        "attributes_pkey",
+        "payloads_started_by",
         "runs_run_id_key",
         "heads_pkey",
         "entries_pkey",

@@ -11,9 +11,10 @@ import pytest
 from stepwell.ids import RunId
 from stepwell.model.records import RecordFilter
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
-from stepwell.stores.base.filters import Condition, Field, Order, SortKey
+from stepwell.stores.base.filters import AttributeTest, Condition, Field, Order, SortKey
 from stepwell.stores.base.views import RunFilter
 from stepwell.stores.sql.filters import Search, run_conditions, run_order, run_searches
+from stepwell.stores.sql.indexed_filters import Query, found_first, list_selects, walked
 from stepwell.stores.sql.records import record_searches
 from stepwell.stores.sqlite.connections import open_writer
 from stepwell.stores.sqlite.texts import FOLDER, SQL
@@ -81,10 +82,9 @@ def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
 
 
 def _filled(text: str, conditions: str, order: str = run_order(Order())) -> str:
-    filled = text.replace("{conditions}", conditions).replace("{order}", order)
-    return (
-        filled.replace("{tables}", "stepwell_runs as r").replace("{more}", "true").replace("{definition}", "definition")
-    )
+    filled = text.replace("{conditions}", conditions).replace("{order}", order).replace("{select}", "select 1")
+    filled = filled.replace("{tables}", "stepwell_runs as r").replace("{more}", "true")
+    return filled.replace("{definition}", "definition")
 
 
 def _plan(connection: apsw.Connection, text: str) -> list[str]:
@@ -169,6 +169,60 @@ def test_conditions_without_an_index_search_the_newest_runs_and_then_the_whole_t
 
     assert "SEARCH r USING INDEX sqlite_autoindex_stepwell_runs_1 (run_id>?)" in few
     assert "SCAN r" in whole
+
+
+def _of(test: AttributeTest, *rest: str, name: str = "n") -> Condition:
+    return Condition(Field.ATTRIBUTE, ((test.value, *rest),), path=name)
+
+
+def _asked(query: Query | None) -> str:
+    assert query is not None
+    text = SQL["views.list_runs"].replace("{tables}", query.tables)
+    return _filled(text, query.conditions, query.order)
+
+
+@pytest.mark.parametrize("before", [None, RunId("r")])
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        (RunFilter(conditions=(_of(AttributeTest.IS, "n1"),)), "name=? AND value=?"),
+        (RunFilter(conditions=(_of(AttributeTest.IS, "n1"),), order=Order(descending=False)), "name=? AND value=?"),
+        (RunFilter(order=Order(attribute="n")), "name=?"),
+        (RunFilter((RunStatus.COMPLETED,), order=Order(descending=False, attribute="n")), "name=?"),
+    ],
+)
+def test_a_page_by_an_attribute_is_a_part_of_its_index(
+    migrated: apsw.Connection, where: RunFilter, place: str, before: RunId | None
+) -> None:
+    plan = _plan(migrated, _asked(walked(where, before)))
+
+    assert [line for line in plan if f"INDEX stepwell_attributes_value ({place}" in line], plan
+    assert [line for line in plan if "TEMP B-TREE" in line or line.startswith("SCAN r")] == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "place"),
+    [
+        (_of(AttributeTest.IS, "n1"), "stepwell_attributes_value (name=? AND value=?)"),
+        (_of(AttributeTest.ABOVE, "n1"), "stepwell_attributes_value (name=? AND value>? AND value<?)"),
+        (_of(AttributeTest.UP_TO, "n1"), "stepwell_attributes_value (name=? AND value>? AND value<?)"),
+        (_of(AttributeTest.ANY), "stepwell_attributes_value (name=?)"),
+        (_of(AttributeTest.LIKE, "a", ""), "stepwell_attributes_value (name=?)"),
+        (Condition(Field.STARTED_BY, (("ann",),)), "stepwell_payloads_started_by (started_by=?)"),
+    ],
+)
+@pytest.mark.parametrize("order", [Order(), Order(SortKey.TOOK), Order(attribute="m")])
+def test_few_runs_are_found_by_an_index_of_their_own(
+    migrated: apsw.Connection, condition: Condition, place: str, order: Order
+) -> None:
+    where = RunFilter((RunStatus.COMPLETED,), conditions=(condition,), order=order)
+    [select] = list_selects(where)
+
+    plan = _plan(migrated, _asked(found_first(where, None, select)))
+
+    assert [line for line in plan if f"COVERING INDEX {place}" in line], plan
+    assert "SEARCH r USING INTEGER PRIMARY KEY (rowid=?)" in plan
+    assert [line for line in plan if line.startswith("SCAN")] == []
 
 
 @pytest.mark.parametrize("before", [None, RunId("r")])

@@ -96,16 +96,14 @@ begin
                 || ' where p.run = r.id and p.tags::text <> ''[]'' and ' || v_tag || ')'
         end
         when 'attr' then case
-            when p_is_rare then 'r.id = any (array(select a.run from {t}.attributes as a where a.name = ' || p_path
-                || ' and ' || {f}.attribute_test_of(p_value, p_relation) || ' order by a.run))'
-            else 'exists (select 1 from {t}.attributes as a where a.run = r.id and a.name = ' || p_path
+            -- Few would have been found by `few_of`. Of many, each run is looked up (`offset 0`): as a join, without
+            -- statistics, every run would be compared with every value.
+            when p_is_rare then 'r.id in (select a.run from {t}.attributes as a where a.name = ' || p_path
                 || ' and ' || {f}.attribute_test_of(p_value, p_relation) || ')'
+            else 'exists (select 1 from {t}.attributes as a where a.run = r.id and a.name = ' || p_path
+                || ' and ' || {f}.attribute_test_of(p_value, p_relation) || ' offset 0)'
         end
-        when 'started_by' then case
-            when p_is_rare then 'r.id = any (array(select p.run from {t}.payloads as p where p.started_by is not null'
-                || ' and p.started_by' || v_test || ' order by p.run))'
-            else '(select p.started_by from {t}.payloads as p where p.run = r.id)' || v_test
-        end
+        when 'started_by' then '(select p.started_by from {t}.payloads as p where p.run = r.id)' || v_test
         when 'title' then '(select lower(p.title collate "C") from {t}.payloads as p where p.run = r.id)' || v_test
         when 'waiting' then 'exists (select 1 from {t}.waits as w where w.run = r.id and (w.kind || '':''' || v_test
             || ' or exists (select 1 from unnest(w.names) as name where w.kind || '':'' || name' || v_test || ')))'
@@ -205,9 +203,71 @@ return ' and r.status = ' || quote_literal(p_status)
     || case when p_status in ('completed', 'failed', 'compensated', 'cancelled', 'continued') then ' and r.ended_at is not null'
         else ' and r.ended_at is null' end;
 
+-- The statuses of a filter as one condition.
+create function {f}.has_any_status(p_filter jsonb) returns text language sql immutable
+return case when p_filter->{RunFilter.statuses} = '[]' then ''
+    else ' and r.status = any (array(select jsonb_array_elements_text($1->{RunFilter.statuses})))' end;
+
+-- A select of run numbers that contains all runs of a filter, if an index finds few by an attribute, by who started them,
+-- or, for an order by an attribute, by their status. Nothing tells how many runs have a value, so they are counted
+-- first, up to a bound: so many are found and sorted faster than a walk through all runs takes. Null if there are more.
+create function {f}.few_of(p_filter jsonb) returns text language plpgsql stable as $$
+declare
+    -- With an order, so that the planner reads the index, whatever it believes about the number of rows.
+    v_selects text[] := array(
+        select string_agg(
+            case one->>{Condition.field}
+                when 'attr' then format('(select a.run from {t}.attributes as a where a.name = (%s->>{Condition.path})', said)
+                    || ' and ' || {f}.attribute_test_of(format('(%s->{Condition.values}->%s)', said, place - 1), value->>0)
+                    || ' order by a.value limit 5000)'
+                else '(select p.run from {t}.payloads as p where p.started_by is not null and p.started_by'
+                    || format(
+                        case when jsonb_array_length(value) = 1 then ' = (%s->>0)' else ' like {f}.like_of(%s)' end,
+                        format('(%s->{Condition.values}->%s)', said, place - 1)
+                    )
+                    || ' order by p.started_by limit 5000)'
+            end,
+            ' union all ' order by place
+        )
+        from jsonb_array_elements(p_filter->{RunFilter.conditions}) with ordinality as x (one, at)
+        cross join lateral format('$1->{RunFilter.conditions}->%s', at - 1) as said
+        cross join lateral jsonb_array_elements(one->{Condition.values}) with ordinality as y (value, place)
+        where one->>{Condition.field} in ('attr', 'started_by') and not (one->{Condition.negated})::boolean
+        group by at
+    );
+    v_select text;
+    v_count bigint;
+    v_least bigint := 5000;
+    v_few text;
+begin
+    if cardinality(v_selects) = 0 and p_filter->{RunFilter.order}->>{Order.attribute} = '' then
+        return null;
+    end if;
+    if p_filter->{RunFilter.statuses} <> '[]' and not p_filter->{RunFilter.statuses} ? 'completed' then
+        v_selects := v_selects || ('select r.id from {t}.runs as r where r.status <> ''completed''' || {f}.has_any_status(p_filter));
+    end if;
+    if p_filter->>{RunFilter.key} is not null then
+        v_selects := v_selects || 'select r.id from {t}.runs as r where r.key = ($1->>{RunFilter.key})'::text;
+    end if;
+    if p_filter->>{RunFilter.parent} is not null then
+        v_selects := v_selects || 'select r.id from {t}.runs as r where r.parent = ($1->>{RunFilter.parent})'::text;
+    end if;
+    foreach v_select in array v_selects loop
+        execute 'select count(*) from (select 1 from (' || v_select || ') as selected limit $2) as counted'
+        into v_count
+        using p_filter, v_least;
+        if v_count < v_least then
+            v_least := v_count;
+            v_few := v_select;
+        end if;
+    end loop;
+    return v_few;
+end $$;
+
 create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
 declare
+    v_few constant text := {f}.few_of(p_filter);
     v_text constant text := '(select 1' || {f}.selection_of(p_filter, '{t}.runs', false)
         || case when p_filter->{RunFilter.order}->>{Order.attribute} = '' then ''
             else ' and exists (select 1 from {t}.attributes as a where a.run = r.id'
@@ -218,7 +278,9 @@ declare
     );
     v_count bigint;
 begin
-    if cardinality(v_parts) = 0 then
+    if v_few is not null then
+        v_parts := array[v_text || {f}.has_any_status(p_filter) || ' and r.id = any (array(' || v_few || ')) limit $2)'];
+    elsif cardinality(v_parts) = 0 then
         v_parts := array[v_text || ' limit $2)'];
     end if;
     execute 'select count(*) from (select 1 from (' || array_to_string(v_parts, ' union all ')
@@ -306,34 +368,53 @@ return (
         and p_filter->>{RunFilter.parent} is null
 );
 
--- The ids of a page, as a walk over the index of attributes: the runs with one value of an attribute, or all runs that
--- have it in the order of its values. The parameters are those of `page_of`.
-create function {f}.walk_of(p_filter jsonb, p_before text, p_place bigint) returns text language plpgsql stable as $$
+-- The ids of a page, from the index of attributes: of the runs with one value of an attribute (`p_place` is that of the
+-- condition), of all runs that have an attribute, in the order of its values, or of few runs that are found first
+-- (`p_few`), in any order. The parameters are those of `page_of`.
+create function {f}.indexed_page_of(p_filter jsonb, p_before text, p_place bigint, p_few text) returns text
+language plpgsql stable as $$
 declare
+    v_is_ordered constant boolean := p_filter->{RunFilter.order}->>{Order.attribute} <> '';
     v_way constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then ' desc' else ' asc' end;
-    v_sign constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then '<' else '>' end;
+    v_sign constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then ' < ' else ' > ' end;
     v_condition constant text := format('$1->{RunFilter.conditions}->%s', p_place);
-    v_name constant text := case
-        when p_filter->{RunFilter.order}->>{Order.attribute} <> '' then '($1->{RunFilter.order}->>{Order.attribute})'
-        else '(' || v_condition || '->>{Condition.path})'
-    end;
-    v_text text := 'select array(select r.id' || {f}.selection_of(p_filter, '{t}.attributes as o cross join {t}.runs', false)
-        || ' and r.id = o.run and o.name = ' || v_name;
+    v_name constant text := '($1->{RunFilter.order}->>{Order.attribute})';
+    v_by constant text := {f}.place_of(p_filter->{RunFilter.order}->>{Order.by});
+    v_has_o constant boolean := v_is_ordered or p_few is null;
+    v_place constant text := case when v_is_ordered then 'o.value' else v_by end;
+    v_run_id constant text := case when v_has_o then 'o.run_id' else 'r.run_id' end;
+    v_text text := 'select array(select r.id' || {f}.selection_of(
+        p_filter, case when v_has_o then '{t}.attributes as o cross join {t}.runs' else '{t}.runs' end, false
+    ) || {f}.has_any_status(p_filter);
 begin
-    if jsonb_array_length(p_filter->{RunFilter.statuses}) > 0 then
-        v_text := v_text || ' and r.status = any (array(select jsonb_array_elements_text($1->{RunFilter.statuses})))';
+    if v_is_ordered then
+        v_text := v_text || ' and r.id = o.run and o.name = ' || v_name;
+    elsif v_has_o then
+        v_text := v_text || ' and r.id = o.run and o.name = (' || v_condition || '->>{Condition.path})'
+            || ' and o.value = (' || v_condition || '->{Condition.values}->0->>1)';
     end if;
-    if p_filter->{RunFilter.order}->>{Order.attribute} = '' then
-        return v_text || ' and o.value = (' || v_condition || '->{Condition.values}->0->>1)'
-            || case when p_before is null then '' else ' and o.run_id ' || v_sign || ' $2' end
-            || ' order by o.run_id' || v_way || ' limit $3)';
+    if p_few is not null then
+        v_text := v_text || ' and r.id = any (array(' || p_few || '))';
     end if;
-    return v_text
-        || case when p_before is null then '' else ' and (o.value, o.run_id) ' || v_sign
-            || ' ((select b.value from {t}.attributes as b join {t}.runs as x on x.id = b.run where x.run_id = $2'
-            || ' and b.name = ' || v_name || '), $2)' end
-        || ' order by o.value' || v_way || ', o.run_id' || v_way || ' limit $3)';
+    if p_before is not null and v_place is null then
+        v_text := v_text || ' and ' || v_run_id || v_sign || '$2';
+    elsif p_before is not null and v_is_ordered then
+        v_text := v_text || ' and (o.value, o.run_id)' || v_sign
+            || '((select b.value from {t}.attributes as b join {t}.runs as x on x.id = b.run where x.run_id = $2'
+            || ' and b.name = ' || v_name || '), $2)';
+    elsif p_before is not null then
+        v_text := v_text || ' and (' || v_place || ', r.run_id)' || v_sign
+            || '((select ' || v_place || ' from {t}.runs as r where r.run_id = $2), $2)';
+    end if;
+    return v_text || ' order by ' || coalesce(v_place || v_way || ', ', '') || v_run_id || v_way || ' limit $3)';
 end $$;
+
+-- Runs as a listing returns them.
+create function {f}.listed(p_found bigint[]) returns text language sql stable as $$
+    select coalesce(json_agg(found.value order by listed.place), '[]')::text
+    from unnest(p_found) with ordinality as listed (run, place)
+        join {f}.read_runs(p_found) as found on found.run = listed.run
+$$;
 
 -- If many runs match a condition without an index, the newest runs fill a page quickly. If few match, a scan of the
 -- whole table is several times as fast as walking the ids in order.
@@ -346,14 +427,19 @@ declare
         || 'run_id' || v_way;
     v_newest constant text := '(select * from {t}.runs' || case when p_before is null then '' else ' where run_id < $2' end
         || ' order by run_id desc limit 5000)';
-    v_walked constant bigint := {f}.walked_condition(p_filter);
+    v_walked bigint;
+    v_few text;
     v_found bigint[];
 begin
     if p_filter = '[[], null, null, null, [], ["id", true, ""]]' and p_before is null then
         -- The most common request, without assembling a statement.
         v_found := array(select id from {t}.runs order by run_id desc limit p_limit);
-    elsif v_walked is not null or p_filter->{RunFilter.order}->>{Order.attribute} <> '' then
-        execute {f}.walk_of(p_filter, p_before, v_walked) into v_found using p_filter, p_before, p_limit;
+        return {f}.listed(v_found);
+    end if;
+    v_few := {f}.few_of(p_filter);
+    v_walked := {f}.walked_condition(p_filter);
+    if v_few is not null or v_walked is not null or p_filter->{RunFilter.order}->>{Order.attribute} <> '' then
+        execute {f}.indexed_page_of(p_filter, p_before, v_walked, v_few) into v_found using p_filter, p_before, p_limit;
     elsif {f}.is_range(p_filter) then
         execute {f}.page_of(p_filter, p_before, '{t}.runs', v_order, false) into v_found using p_filter, p_before, p_limit;
     else
@@ -362,9 +448,5 @@ begin
             execute {f}.page_of(p_filter, p_before, '{t}.runs', v_order, true) into v_found using p_filter, p_before, p_limit;
         end if;
     end if;
-    return (
-        select coalesce(json_agg(found.value order by listed.place), '[]')::text
-        from unnest(v_found) with ordinality as listed (run, place)
-            join {f}.read_runs(v_found) as found on found.run = listed.run
-    );
+    return {f}.listed(v_found);
 end $$;

@@ -72,9 +72,13 @@ select
 from stepwell_runs
 where id = :id;
 
+-- name: count_selected
+-- Up to a bound; the marker is replaced by a select from the allow-list in stores/sql/indexed_filters.py.
+select count(*) from (select 1 from ({select}) limit :limit);
+
 -- name: count_runs
 -- Markers as in list_runs.
-select count(*) from (select 1 from {tables} where {conditions} and {more} limit :limit);
+select count(*) from (select 1 from {tables} where {conditions} limit :limit);
 
 -- name: count_unfinished
 -- The states are listed, so that the index covers the query.
