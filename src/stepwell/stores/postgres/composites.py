@@ -33,6 +33,7 @@ from stepwell.model.records import (
     RecordEvent,
     RecordFilter,
     RecordOpening,
+    RecordsSeen,
 )
 from stepwell.model.runs import Created, History, NewRun, Parent, Previous, Run
 from stepwell.model.signals import Delivered, NewSignal, Redelivery, Refusal, Reply
@@ -75,7 +76,7 @@ _MODELS: Final[tuple[Any, ...]] = (
     *(PackedSignal, TransferBatch, Parent, Previous, Progress, Published, Redelivery, Refusal, Reply, Reservation, Run),
     *(RunFilter, Settled, Unsent, Wait, WorkflowHold),
     *(Delivered, NewRecord, NewRecordEvent, PackedRecordEvent, Record, RecordChange, RecordClosing, RecordEvent),
-    *(RecordFilter, RecordOpening),
+    *(RecordFilter, RecordOpening, RecordsSeen),
 )
 _MOVES: Final[tuple[Any, ...]] = (BeginRollback, End, Park, Pause)
 

@@ -287,6 +287,16 @@ begin
         published := json_build_array('duplicate', v_reached, '[]'::json);
         return;
     end if;
+    if p_new->{NewEvent.seen} <> 'null' and p_new->{NewEvent.seen}->{RecordsSeen.versions} <> (
+        select coalesce(jsonb_agg(jsonb_build_array(r.record_id, r.version) order by r.record_id collate "C"), '[]')
+        from {t}.record_labels as l
+        join {t}.records as r on r.number = l.number
+        where l.kind = p_new->{NewEvent.seen}->>{RecordsSeen.kind} and l.label = p_new->{NewEvent.seen}->>{RecordsSeen.label}
+            and l.is_open
+    ) then
+        published := json_build_array('stale', 0, '[]'::json);
+        return;
+    end if;
     -- Delete events that no wait can ask for any more, some at a time.
     for v_event in
         select e.number from {t}.events as e
