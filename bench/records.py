@@ -33,8 +33,8 @@ async def records(arena: Arena, size: Size, report: Report) -> None:
     async with AsyncExitStack() as stack:
         url = stack.enter_context(arena.database())
         async with opened(url) as bench:
-            runs = await bench.engine.runs.start_many(waiting, [Start()] * (size.signals * 2))
-            await bench.until("waiting", size.signals * 2)
+            runs = await bench.engine.runs.start_many(waiting, [Start()] * (size.signals * 3))
+            await bench.until("waiting", size.signals * 3)
             targets = [str(run.run_id) for run in runs]
         store = (await stack.enter_async_context(opened(url, serves=False, **QUIET))).probe.store
         report.say("records: changes that signal a run, and signals, by turns")
@@ -60,27 +60,39 @@ async def _timed(call: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _signals(store: Store, targets: list[str], report: Report) -> None:
-    """A decision on a task, which closes it and wakes its run, and a plain signal to another run."""
-    count = len(targets) // 2
-    await _fill(store, -count, count, is_open=True)
-    plain: list[float] = []
-    changed: list[float] = []
+    """A decision on a task, which closes it and wakes its run; a note, which moves it in no index; and a signal."""
+    count = len(targets) // 3
+    await _fill(store, -2 * count, 2 * count, is_open=True)
+    took: dict[str, list[float]] = {"decision": [], "note": [], "signal": []}
     for number in range(count):
-        first, second = (
-            NewSignal(SignalId(f"s{number}{letter}"), targets[number * 2 + at], "go", b"j1")
-            for at, letter in enumerate("ab")
-        )
-        decided = _task(number - count, is_open=False)._replace(state="completed")
-        change = RecordChange(f"d{number}", 1, decided, (NewRecordEvent("completed", "ann"),), signals=(second,))
-        for took, what in ((plain, first), (changed, change)) if number % 2 else ((changed, change), (plain, first)):
-            took.append(await _timed(partial(_send, store, what)))
-    one, other = statistics.median(changed) * 1e3, statistics.median(plain) * 1e3
-    report.line("records  a change with a signal, and a signal, p50 ms", f"{one:.2f} / {other:.2f}")
-    ratio = one / other
-    report.timed("records  a change with a signal, in signals", f"{ratio:.2f}", *at_most(ratio, _RATIO_MAX))
+        alike = _alike(number, count, targets[number * 3 : number * 3 + 3])
+        what: dict[str, RecordChange | NewSignal] = {"decision": alike[0], "note": alike[1], "signal": alike[2]}
+        for name in random.Random(number).sample(list(took), 3):
+            took[name].append(await _timed(partial(_send, store, what[name])))
+    decision, note, signal = (statistics.median(took[name]) * 1e3 for name in took)
+    report.line("records  decision, note, each with a signal, p50 ms", f"{decision:.2f} / {note:.2f}")
+    report.line("records  a signal alone, p50 ms", f"{signal:.2f}")
+    ratio = decision / signal
+    report.timed("records  a decision with a signal, in signals", f"{ratio:.2f}", *at_most(ratio, _RATIO_MAX))
+    report.line("records  a note with a signal, in signals", f"{note / signal:.2f}")
 
 
-async def _send(store: Store, what: NewSignal | RecordChange) -> None:
+def _alike(number: int, count: int, targets: list[str]) -> tuple[RecordChange, RecordChange, NewSignal]:
+    """A decision, a note and a signal, each of which wakes a run."""
+    first, second, third = (
+        NewSignal(SignalId(f"s{number}-{at}"), target, "go", b"j1") for at, target in enumerate(targets)
+    )
+    decided, noted = number - count, number - 2 * count
+    closed = _task(decided, is_open=False)._replace(state="completed")
+    same = _task(noted, is_open=True)
+    return (
+        RecordChange(f"d{number}", 1, closed, (NewRecordEvent("completed", "ann"),), signals=(first,)),
+        RecordChange(f"n{number}", 1, same, (NewRecordEvent("commented", "ann", b"why"),), signals=(second,)),
+        third,
+    )
+
+
+async def _send(store: Store, what: RecordChange | NewSignal) -> None:
     if isinstance(what, NewSignal):
         await store.signals.deliver([what])
     else:
