@@ -9,6 +9,7 @@ from stepwell.model.commits import Commit
 from stepwell.model.runs import NewRun, Run
 from stepwell.replay.bodies import Body
 from stepwell.telemetry.metrics import COUNTS, SECONDS, Counter, Gauge, Histogram, Metric
+from stepwell.worker.metric_labels import RunLabels
 
 _OF = ("workflow",)
 _ENDS = frozenset({"completed", "failed", "compensated", "cancelled", "continued", "compensation_failed"})
@@ -20,13 +21,17 @@ class Metrics:
         engine = Engine("sqlite:///shop.db", workflows=[checkout], hooks=[Metrics()])
 
     Names of workflows are the only labels that an author chooses, so the number of time series depends only on them.
+    With `labels=["attr.region", "tag.team"]`, the counters of runs also have these attributes and tags as labels, as
+    the runs had them when they were claimed. At most 5 labels, each with at most 50 values; others count as `other`.
     """
 
-    def __init__(self) -> None:
-        self._began = Counter("stepwell_runs_started_total", "Runs that were executed for the first time.", _OF)
-        self._ended = Counter("stepwell_runs_ended_total", "Runs that ended, by status.", (*_OF, "status"))
-        self._paused = Counter("stepwell_runs_paused_total", "Runs that were paused and need a person.", _OF)
-        self._lost = Counter("stepwell_runs_lost_total", "Claims that other workers took, or that were dropped.", _OF)
+    def __init__(self, labels: Sequence[str] = ()) -> None:
+        self._labels = RunLabels(labels)
+        of = (*_OF, *self._labels.names)
+        self._began = Counter("stepwell_runs_started_total", "Runs that were executed for the first time.", of)
+        self._ended = Counter("stepwell_runs_ended_total", "Runs that ended, by status.", (*of, "status"))
+        self._paused = Counter("stepwell_runs_paused_total", "Runs that were paused and need a person.", of)
+        self._lost = Counter("stepwell_runs_lost_total", "Claims that other workers took, or that were dropped.", of)
         self._bodies = Counter("stepwell_bodies_total", "Attempts at steps, by outcome.", (*_OF, "outcome"))
         self._retries = Counter("stepwell_retries_total", "Attempts at steps that were not the first.", _OF)
         words = "From what a run waited for until its code continues."
@@ -52,7 +57,7 @@ class Metrics:
         """A run is executed."""
         self._active += 1
         if is_fresh:
-            self._began.add(run.workflow)
+            self._began.add(run.workflow, *self._labels.of(run))
 
     def resumed(self, run: Run, late: Span) -> None:
         """Its code continues."""
@@ -73,11 +78,11 @@ class Metrics:
         """A run is no longer executed here."""
         self._active -= 1
         if outcome in _ENDS:
-            self._ended.add(run.workflow, outcome)
+            self._ended.add(run.workflow, *self._labels.of(run), outcome)
         elif outcome == "paused":
-            self._paused.add(run.workflow)
+            self._paused.add(run.workflow, *self._labels.of(run))
         elif outcome == "lost":
-            self._lost.add(run.workflow)
+            self._lost.add(run.workflow, *self._labels.of(run))
 
     def wrote(self, commits: Sequence[Commit], seconds: float) -> None:
         """A batch was written."""

@@ -14,7 +14,7 @@ from stepwell.cli.settings import Settings, command
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from stepwell.app import App
     from stepwell.config import WorkerSettings
@@ -33,6 +33,13 @@ _LEVELS = ("debug", "info", "warning", "error")
     "--grace", default=10.0, show_default=True, metavar="SECONDS", help="How long running steps may take to end."
 )
 @click.option("--metrics", "port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve metrics for Prometheus.")
+@click.option(
+    "--metrics-label",
+    "labels",
+    multiple=True,
+    metavar="attr.NAME|tag.NAME",
+    help="An attribute or tag of runs as a label of the metrics; may be repeated.",
+)
 @click.option("--traces", is_flag=True, help="Send spans to the OpenTelemetry of this process.")
 @click.option(
     "--log-format",
@@ -56,6 +63,7 @@ def worker(
     concurrency: int | None,
     grace: float,
     port: int | None,
+    labels: tuple[str, ...],
     traces: bool,
     log_format: LogFormat,
     log_level: str,
@@ -86,13 +94,18 @@ def worker(
 
     configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
     given = {"name": name, "lease": lease, "runs_max": concurrency}
-    served = _served(loaded.need_work(), settings.db, given, has_metrics=port is not None, has_traces=traces)
+    if labels and port is None:
+        raise click.UsageError("--metrics-label needs --metrics.")
+    app = loaded.need_work()
+    served = _served(app, settings.db, given, labels=None if port is None else labels, has_traces=traces)
     collector.tune_worker()
     asyncio.run(_serve(settings, served, grace, port))
 
 
-def _served(app: App, db: str, given: dict[str, Any], *, has_metrics: bool, has_traces: bool) -> App:
-    """The app on the database of the command line, with the settings and hooks that its options add."""
+def _served(app: App, db: str, given: dict[str, Any], *, labels: Sequence[str] | None, has_traces: bool) -> App:
+    """The app on the database of the command line, with the settings and hooks that its options add. Without `labels`
+    there are no metrics.
+    """
     from dataclasses import replace
 
     from stepwell.config import WorkerSettings
@@ -101,8 +114,8 @@ def _served(app: App, db: str, given: dict[str, Any], *, has_metrics: bool, has_
 
     chosen = {name: value for name, value in given.items() if value is not None}
     hooks = list(app.hooks)
-    if has_metrics and not any(isinstance(hook, Metrics) for hook in hooks):
-        hooks.append(Metrics())
+    if labels is not None and not any(isinstance(hook, Metrics) for hook in hooks):
+        hooks.append(Metrics(labels))
     if has_traces and not any(isinstance(hook, Traces) for hook in hooks):
         hooks.append(Traces())
     return replace(app, url=db, hooks=tuple(hooks), settings=(app.settings or WorkerSettings()).merged(**chosen))
