@@ -177,7 +177,9 @@ async def test_what_did_not_arrive_is_missed_and_the_source_goes_on(ends: Ends, 
         return await do()
 
     ends.destination.transfers = Thief(inner, leave_alone)
-    with pytest.raises(TransferError, match=r"differs after the copy|before the run, event or record that it belongs to"):
+    with pytest.raises(
+        TransferError, match=r"differs after the copy|before the run, event or record that it belongs to"
+    ):
         await ends.move()
     ends.destination.transfers = inner
 

@@ -75,7 +75,7 @@ def test_times_of_a_workload_that_is_too_small_are_not_judged_and_counts_are() -
 def test_the_surfaces_and_records_are_measured() -> None:
     done = _bench("--store", "sqlite", "--only", "surfaces,records")
     figures = _figures(done)
-    assert {"records  a change with a signal, in signals", "first 50 of a state"} <= {
+    assert {"records  a decision with a signal, in signals", "first 50 of a state"} <= {
         name.removeprefix("records    ") for name in figures
     }, done.stderr
     assert {"ls    everything", "ls    tag:team=blue", "ls    sort:-started"} <= {*figures}, done.stderr

@@ -23,8 +23,9 @@ from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSui
 from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
 from stepwell.conformance.plain_commits import PlainCommitSuite
 from stepwell.conformance.progress import ProgressSuite
+from stepwell.conformance.record_ends import RunRecordSuite
 from stepwell.conformance.record_listings import RecordListSuite
-from stepwell.conformance.records import DueRecordSuite, RecordSuite, RunRecordSuite
+from stepwell.conformance.records import DueRecordSuite, RecordSuite
 from stepwell.conformance.replies import AnswerSuite, RedeliverySuite, SignalOrStartSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite

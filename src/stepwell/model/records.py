@@ -186,10 +186,11 @@ def check_opening(record: NewRecord, events: tuple[NewRecordEvent, ...]) -> None
     for state in (record.state,) if record.end_state is None else (record.state, record.end_state):
         _check_text("a state", state, STATE_MAX)
     labels = record.labels
-    if len(labels) > LABELS_MAX or tuple(sorted(set(labels))) != labels:
-        raise ValueError(f"a record has at most {LABELS_MAX} labels, sorted and without repetitions")
-    for label in labels:
-        _check_text("a label", label, LABEL_MAX)
+    if labels:
+        if len(labels) > LABELS_MAX or tuple(sorted(set(labels))) != labels:
+            raise ValueError(f"a record has at most {LABELS_MAX} labels, sorted and without repetitions")
+        for label in labels:
+            _check_text("a label", label, LABEL_MAX)
     if record.due_at is not None and not 0 <= record.due_at <= DUE_MAX:
         raise ValueError(f"{record.due_at} is no due time")
     for event in events:
@@ -209,5 +210,6 @@ def _check_event(event: NewRecordEvent) -> None:
 
 
 def _check_text(what: str, text: str, length_max: int) -> None:
-    if not 0 < len(text) <= length_max or "\x00" in text or why_not_text(text) is not None:
-        raise ValueError(f"{what} has 1 to {length_max} characters, and none is NUL or half of a pair: {text!r:.80}")
+    if 0 < len(text) <= length_max and "\x00" not in text and (text.isascii() or why_not_text(text) is None):
+        return
+    raise ValueError(f"{what} has 1 to {length_max} characters, and none is NUL or half of a pair: {text!r:.80}")

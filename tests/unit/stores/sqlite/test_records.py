@@ -125,6 +125,21 @@ async def test_a_row_that_cannot_be_read_stops_no_listing_and_no_run(
         await scene.store.transfers.pack("records:", limit=9)
 
 
+async def test_a_change_mends_a_row_that_cannot_be_read(open_store: OpenStore, file: Path, clock: ManualClock) -> None:
+    scene = Scene(await open_store(), clock)
+    await change(scene, "c1", new_record("t1"))
+    await change(scene, "c2", new_record("t2", labels=("a",)))
+    connection = apsw.Connection(str(file))
+    connection.execute(_DAMAGES["labels"])
+    connection.close()
+
+    await change(scene, "c3", new_record("t2", labels=("a", "b")), 1)
+
+    [listed] = await scene.store.records.list_records(RecordFilter("task", labels=("a",)), limit=9)
+    assert listed == await stored(scene, "t2")
+    assert listed.labels == ("a", "b")
+
+
 async def test_a_restored_database_uses_no_number_and_no_version_of_a_record_again(
     open_store: OpenStore, file: Path, clock: ManualClock, environment: Environment
 ) -> None:

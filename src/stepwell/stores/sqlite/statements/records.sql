@@ -49,7 +49,8 @@ set version = version + 1, state = coalesce(:state, end_state), is_open = 0, due
 where number = :number;
 
 -- name: add_labels
-insert into stepwell_record_labels (kind, label, is_open, record, due_at)
+-- Labels that could not be read, and so not removed, are replaced.
+insert or replace into stepwell_record_labels (kind, label, is_open, record, due_at)
 select :kind, value, :is_open, :record, :due_at from json_each(:labels);
 
 -- name: mark_labels
