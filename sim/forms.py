@@ -52,6 +52,7 @@ class Forms:
             return []
         rng = self._rng
         kinds = rng.sample(("branches", "race", "items", "loop", "undo", "handler", "tasks"), rng.randint(1, 3))
+        kinds += rng.choice(([], [], ["left"]))  # last, because it fails
         program = {"body": self._node("seq", items=[self._place(kind) for kind in kinds]), "continues": 0}
         return [program | {"ending": {"op": "rollback"} if "undo" in kinds else None}]
 
@@ -102,6 +103,9 @@ class Forms:
             case "handler":
                 names = rng.choice((["a"], []))
                 return self._node("handle", names=names, timeout=2.0, body=self._form(), answers="first")
+            case "left":
+                fails = self._node("gather", items=[self._form(), self._step("fatal")])
+                return self._node("seq", items=[self._step("undoable") | {"undo_fails": "no", "undo_lasts": 0}, fails])
             case _:
                 items = [self._form(), self._step("ok"), self._form()]
                 rng.shuffle(items)
@@ -109,7 +113,9 @@ class Forms:
 
     def _parallel(self, op: str, **how: Any) -> Node:
         quick = self._node("sleep", seconds=self._rng.choice((0.0, 0.05, 0.5)))
-        return self._node(op, branches={"b0": self._both(), "b1": self._form(), "b2": quick}, **how)
+        anything = self._node("receive_many", names=[], timeout=2.0, count=2)
+        first = self._rng.choice((self._both(), anything))
+        return self._node(op, branches={"b0": first, "b1": self._form(), "b2": quick}, **how)
 
     def _both(self) -> Node:
         return self._node("seq", items=[self._step("ok"), self._form()])

@@ -204,18 +204,6 @@ def record_not_withdrawn() -> Patches:
     return [(Journal, "close_record", nothing)]
 
 
-def record_of_a_lost_branch_opened() -> Patches:
-    """What a branch wanted to open is opened although the branch has lost meanwhile."""
-    original = Journal.trim
-
-    def trim(self: Journal, first: Any, end: Any) -> None:
-        opened = self.pending.extras.opened
-        original(self, first, end)
-        self.pending.extras.opened = opened
-
-    return [(Journal, "trim", trim)]
-
-
 def record_closed_without_a_line() -> Patches:
     """That a record was closed with its run is not in its history."""
 
@@ -280,7 +268,6 @@ RECORD_SWITCHES = switches(
     records_left_by_the_repair,
     records_left_by_the_skip,
     record_not_withdrawn,
-    record_of_a_lost_branch_opened,
     record_closed_without_a_line,
     closed_record_listed,
     answer_for_anybody,

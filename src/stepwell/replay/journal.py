@@ -374,10 +374,8 @@ class Journal:
         for location in [found for found in self.replies if first <= found < end]:
             del self.replies[location]
         self.awaited.intersection_update(self.waits)
-        extras = self.pending.extras
-        extras.opened = [opening for opening in extras.opened if not first <= opening.location < end]
         # Entries of the range that are not committed yet are still sent, so that the sequence has no gaps.
-        extras.trims.append((first, end))
+        self.pending.extras.trims.append((first, end))
         self.pending.is_urgent = True
 
     def trim_loop(self, loop: Location, first: Location, end: Location) -> None:
