@@ -120,7 +120,9 @@ async def test_a_reader_of_an_encrypted_database_finds_no_value(tmp_path: Path) 
     async with Engine(f"sqlite:///{file}", workflows=[talkative, echo], codec=CODEC, sinks=[sink]) as engine:
         news = {"field": canary("where"), "more": canary("topic event")}
         await engine.publish("news", news, retain="1h")
-        run = await engine.start(talkative, canary("input"), key=canary("key"), tags={"tag": canary("tag")})
+        described = {"tags": {"tag": canary("tag")}, "title": canary("title"), "by": canary("starter")}
+        described |= {"attributes": {"a": canary("attribute")}}
+        run = await engine.start(talkative, canary("input"), key=canary("key"), **described)
         for _ in range(3):
             await engine.signal(run.run_id, "go", canary("signal"))
         await engine.signal("nobody", "go", canary("held"), if_missing="hold")
@@ -130,7 +132,8 @@ async def test_a_reader_of_an_encrypted_database_finds_no_value(tmp_path: Path) 
 
     found = canaries(tmp_path)
     # Progress is in the database only while its step runs; its page may or may not have been written over.
-    assert found - {"unit", "note"} == {"key", "tag", "by", "reason"}
+    plain = {"key", "tag", "by", "reason", "title", "starter", "attribute"}
+    assert found - {"unit", "note"} == plain
 
 
 class Mailbox:

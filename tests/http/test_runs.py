@@ -55,6 +55,59 @@ async def test_a_start_with_a_key_happens_once(any_desk: Desk) -> None:
     assert len((await any_desk.get("/runs")).json()["runs"]) == 1
 
 
+async def test_a_run_is_started_with_attributes_and_found_by_them(any_desk: Desk) -> None:
+    attributes = {
+        "region": "eu",
+        "amount": {"number": "42.10"},
+        "exact": {"number": "0.1000000000000000000001"},
+        "big": 2**60,
+        "vip": True,
+        "due": {"time": "2026-12-01T10:00:00+01:00"},
+    }
+    run_id = await any_desk.start("approval", attributes=attributes, title="Order for Ann")
+    await any_desk.start("approval")
+
+    shown = (await any_desk.get(f"/runs/{run_id}")).json()["run"]
+    assert (shown["title"], shown["started_by"]) == ("Order for Ann", "the admin")
+    assert shown["attributes"] == {
+        "amount": 42.1,
+        "big": 2**60,
+        "due": "2026-12-01T09:00:00Z",
+        "exact": "0.1000000000000000000001",
+        "region": "eu",
+        "vip": True,
+    }
+    for where in ("attr.exact:0.1000000000000000000001", "sort:-attr.amount", 'title:ann started_by:"the admin"'):
+        page = (await any_desk.get("/runs", params={"q": where})).json()
+        assert [run["run_id"] for run in page["runs"]] == [run_id]
+    wrong = await any_desk.get("/runs", params={"q": "attr.region:>5"})
+    assert (wrong.status_code, wrong.json()["code"], wrong.json()["fix"]) == (400, "SW407", 'write attr.region:>"5"')
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"attributes": {"a b": 1}}, "SW103"),
+        ({"attributes": {"a": {"time": "2026-12-01T10:00:00"}}}, "SW310"),
+        ({"attributes": {"a": {}}}, "SW400"),
+        ({"attributes": {"a": {"number": "1e5"}}}, "SW310"),
+        ({"attributes": {"a": None}}, "SW310"),
+        ({"attributes": {"a": [1]}}, "SW310"),
+        ({"attributes": {f"a{number}": 1 for number in range(33)}}, "SW103"),
+        ({"title": "two\nlines"}, "SW103"),
+        ({"title": ""}, "SW310"),
+        ({"by": "somebody else"}, "SW310"),
+    ],
+)
+async def test_a_start_with_attributes_that_cannot_be_stored_is_refused(
+    desk: Desk, body: dict[str, object], code: str
+) -> None:
+    answer = await desk.post("/runs", {"workflow": "approval", **body})
+
+    assert (answer.status_code, answer.json()["code"]) == (400, code), answer.text
+    assert (await desk.get("/runs")).json()["runs"] == []
+
+
 async def test_a_signal_with_a_key_is_delivered_once(any_desk: Desk) -> None:
     run_id = await any_desk.start("approval")
     body, key = {"name": "approve", "payload": 1}, {"idempotency-key": "yes-1"}

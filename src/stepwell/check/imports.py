@@ -8,8 +8,9 @@ from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
 from stepwell.clock import Instant
 from stepwell.codec.base import JSON_V1
-from stepwell.errors import AlreadyExistsError, CorruptRecordError, HistoryFileError
+from stepwell.errors import AlreadyExistsError, CorruptRecordError, HistoryFileError, InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.model.attributes import read_attributes, read_title, read_value
 from stepwell.model.entries import Entry
 from stepwell.model.locations import format_path
 from stepwell.model.runs import History, Run
@@ -75,6 +76,7 @@ def _check(recording: Recording) -> None:
     if max((entry.seq for entry in history.entries), default=0) > run.last_seq:
         raise _damaged(run, f"it has entries after its last one, {run.last_seq}")
     _check_entries(run, history)
+    _check_description(run)
     if run.status in TERMINAL:
         return
     if recording.is_redacted:
@@ -106,6 +108,18 @@ def _check_entries(run: Run, history: History) -> None:
             raise _damaged(run, f"the place of entry {entry.seq} cannot be read: {error.why}") from error
         if seen.setdefault(entry.location, entry) is not entry:
             raise _damaged(run, f"{path} is recorded twice")
+
+
+def _check_description(run: Run) -> None:
+    try:
+        attributes = read_attributes({one.name: read_value(one) for one in run.attributes}, run.run_id)
+        for line in (run.title, run.started_by):
+            if line is not None:
+                read_title(line, run.run_id)
+    except (ValueError, LookupError, OverflowError, InvalidOptionError) as error:
+        raise _damaged(run, f"its title or its attributes cannot be read: {error}") from error
+    if attributes != run.attributes:
+        raise _damaged(run, "its attributes are not in the form in which runs have them")
 
 
 def _check_movable(recording: Recording) -> None:

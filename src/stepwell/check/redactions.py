@@ -21,7 +21,11 @@ from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
 from stepwell.codec.base import JSON_V1
 from stepwell.errors.records import FailureRecord
+from stepwell.model.attributes import Attribute, AttributeKind
+from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure
+from stepwell.model.states import EntryKind, EntryStatus
+from stepwell.replay.headers import pack, unpack
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DECIMAL: Final = re.compile(r"-?\d{1,28}(?:\.(\d{1,28}))?")
@@ -42,12 +46,22 @@ def redact_recording(recording: Recording, *, keep: Collection[str] = ()) -> Rec
             key=None if run.key is None else mask.text(run.key),
             reason=mask.text(run.reason),
             tags=tuple((name, mask.text(value)) for name, value in run.tags),
+            title=None if run.title is None else mask.text(run.title),
+            started_by=None if run.started_by is None else mask.text(run.started_by),
+            attributes=tuple(mask.attribute(one) for one in run.attributes),
         ),
         history=history._replace(
+            entries=tuple(
+                one._replace(value=mask.description(one.value)) if _describes(one) else one for one in history.entries
+            ),
             progress=tuple(one._replace(note=mask.text(one.note)) for one in history.progress),
             waits=tuple(one._replace(where=tuple(mask.text(facet) for facet in one.where)) for one in history.waits),
         ),
     )
+
+
+def _describes(entry: Entry) -> bool:
+    return entry.kind is EntryKind.DESCRIBE and entry.status is EntryStatus.DONE
 
 
 class _Mask:
@@ -72,6 +86,24 @@ class _Mask:
         if text not in self._given:
             self._given[text] = _replacement(text, len(self._given) + 1)
         return self._given[text]
+
+    def attribute(self, attribute: Attribute) -> Attribute:
+        """An attribute; only a text is replaced."""
+        if not attribute.value or attribute.kind is not AttributeKind.TEXT or self._keeps(attribute.name):
+            return attribute
+        return attribute._replace(value=AttributeKind.TEXT.value + self.text(attribute.value[1:]))
+
+    def description(self, value: bytes) -> bytes:
+        """What code has said of its run; the names of attributes and tags stay."""
+        (verb, said), rest = unpack(value)
+        match verb:
+            case "set_attributes":
+                said = [self.attribute(Attribute(*one)) for one in said]
+            case "add_tags":
+                said = [(name, self.text(tag)) for name, tag in said]
+            case "set_title":
+                said = said and self.text(said)
+        return pack([verb, said], rest)
 
     def _keeps(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self._keep)

@@ -10,8 +10,9 @@ it is sealed again for its new row: a child's output for the parent's history, a
 Until it is received, a signal is bound to its name and to the target that its sender named (run id or key).
 
 Not hidden: names of workflows, steps, branches, signals, topics, events, streams and published states; ids, keys, tags,
-times, statuses, counts and the length of a payload; the figures, `unit` and `note` of progress; the names of functions
-that undo a step; who paused, cancelled or repaired a run, and why; and failures: their texts, tracebacks and `data`.
+titles, attributes, times, statuses, counts and the length of a payload; the figures, `unit` and `note` of progress; the
+names of functions that undo a step; who started, paused, cancelled or repaired a run, and why; and failures: their
+texts, tracebacks and `data`.
 The fields of events that `where` compares are stored as digests, which a reader can test guesses against.
 Not prevented: restoring an older content of the *same* field, such as a loop's former state, and deleting rows.
 

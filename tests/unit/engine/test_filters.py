@@ -76,6 +76,10 @@ def test_statuses_that_exclude_each_other_match_nothing() -> None:
     assert parse("status:failed -status:failed").conditions == (Condition(Field.ID, ()),)
 
 
+def _times(*tests: tuple[str, int]) -> list[tuple[str, str]]:
+    return [(sign, f"w{NOW + away + 10**17}") for sign, away in tests]
+
+
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
@@ -90,6 +94,19 @@ def test_statuses_that_exclude_each_other_match_nothing() -> None:
         ("tag:v*", (Field.TAG, ("v", "=", ""))),
         ("tag:region=eu*", (Field.TAG, ("region=eu", ""))),
         ("attr.region:eu,us", (Field.ATTRIBUTE, ("=", "teu"), ("=", "tus"))),
+        ("attr.region:eu*", (Field.ATTRIBUTE, ("~", "eu", ""))),
+        ("attr.a.b:*", (Field.ATTRIBUTE, ("*",))),
+        ("attr.n:100,100.0", (Field.ATTRIBUTE, ("=", "n210021"), ("=", "t100"), ("=", "t100.0"))),
+        ('attr.n:"100"', (Field.ATTRIBUTE, ("=", "t100"))),
+        ("attr.n:>-0.5,<=1e3", (Field.ATTRIBUTE, (">", "n090004~"), ("<=", "n210031"))),
+        ('attr.name:>="m"', (Field.ATTRIBUTE, (">=", "tm"))),
+        ("attr.vip:true", (Field.ATTRIBUTE, ("=", "b1"), ("=", "ttrue"))),
+        ("attr.due:<2027-01-15", (Field.ATTRIBUTE, ("<", f"w{NOW - 8 * HOUR + 10**17}"))),
+        ("attr.due:>=2027-01-15T09:00+01:00", (Field.ATTRIBUTE, (">=", f"w{NOW + 10**17}"))),
+        ("attr.due:<now,>now-1h,>now+1h", (Field.ATTRIBUTE, *_times(("<", 0), (">", -HOUR), (">", HOUR)))),
+        ("attr.due:now", (Field.ATTRIBUTE, ("=", "tnow"))),
+        ("title:Two*words", (Field.TITLE, ("", "two", "words", ""))),
+        ("started_by:ann,B*", (Field.STARTED_BY, ("ann",), ("B", ""))),
         ("waiting:signal", (Field.WAITING, ("signal:", ""))),
         ("waiting:signal:Approve*", (Field.WAITING, ("signal:Approve", ""))),
         ("waiting:signal:Approve:Purchase", (Field.WAITING, ("signal:Approve:Purchase",))),
@@ -131,6 +148,8 @@ def test_what_has_an_index_is_asked_for_by_itself() -> None:
         ("sort:ended", Order(SortKey.ENDED, descending=False)),
         ("sort:created", Order(SortKey.CREATED, descending=False)),
         ("", Order(SortKey.ID)),
+        ("sort:-attr.order.amount", Order(attribute="order.amount")),
+        ("sort:attr.n", Order(descending=False, attribute="n")),
     ],
 )
 def test_an_order_is_upwards_unless_it_has_a_minus(text: str, order: Order) -> None:
@@ -143,6 +162,13 @@ def test_an_order_is_upwards_unless_it_has_a_minus(text: str, order: Order) -> N
         ("a stauts:failed", 2, "no field 'stauts'", "did you mean status?"),
         ("status:failed,faled", 14, "unknown status 'faled'", "did you mean failed?"),
         ("status:retrying", 7, "unknown status", "waiting:retry"),
+        ("attr.9:1", 0, "no attribute is named '9'", "write attr.NAME:VALUE, as in attr.region:eu"),
+        ("sort:attr.9", 5, "no attribute is named '9'", "write attr.NAME:VALUE"),
+        ("sort:attr", 5, "runs cannot be sorted by 'attr'", "did you mean attr.NAME?"),
+        ("attr.n:>true", 7, "true has no place in an order", "write attr.n:true"),
+        ("attr.n:>a*", 7, "a text with * has no place in an order", "write attr.n:a*, without >"),
+        ("attr.n:>now+never", 7, "'>now+never' is not a time", "write now, now-24h or now+7d"),
+        ("attr.n:1e999", 7, "the number of attribute 'n' is too long, too large or too small", "fewer digits"),
         ("key:", 0, "no value", '""'),
         ("status:failed,", 0, "an empty value", '""'),
         ('error:"open', 6, "not closed", '"'),
