@@ -18,6 +18,8 @@ from stepwell.services import loop
 from stepwell.stores.sqlite.records import SqliteRecords
 from stepwell.stores.sqlite.transitions import amendments, changes, commits, ends, moves, records, signals
 from stepwell.stores.sqlite.transitions.claims import Quota
+from stepwell.stores.sqlite.transitions.signals import deliver_all
+from stepwell.stores.sqlite.transitions.starts import create_some
 from stepwell.worker.hints import HintListener
 
 _ChangeOne = Callable[[Any, RecordChange, Any, Any], Changed]
@@ -36,7 +38,7 @@ def change_of_any_version() -> Patches:
     """A change is made, whatever the record has become since it was read."""
 
     def change_one(original: _ChangeOne, tx: Any, change: RecordChange, quota: Any, claimant: Any) -> Changed:
-        known = tx.execute(changes._FIND_KNOWN, (change.record.kind, change.record.record_id)).fetchone()
+        known = records.find_known(tx, change.record)
         return original(tx, change._replace(expected=0 if known is None else known[1]), quota, claimant)
 
     return _change_one(change_one)
@@ -46,11 +48,10 @@ def change_made_twice() -> Patches:
     """A change that is repeated is made again."""
 
     def change_one(original: _ChangeOne, tx: Any, change: RecordChange, quota: Any, claimant: Any) -> Changed:
-        made = tx.execute(changes._FIND_CHANGE, (change.change_id,)).fetchone()
-        if made is None:
+        known, made = records.find_known(tx, change.record), change.expected + 1
+        if known is None or tx.execute(changes._FIND_MADE, (known[0], made)).fetchone() != (made, change.change_id):
             return original(tx, change, quota, claimant)
-        _, version, *_ = tx.execute(changes._FIND_KNOWN, (change.record.kind, change.record.record_id)).fetchone()
-        again = change._replace(change_id=f"{change.change_id} of {version}", expected=version)
+        again = change._replace(change_id=f"{change.change_id} of {known[1]}", expected=known[1])
         return original(tx, again, quota, claimant)
 
     return _change_one(change_one)
@@ -77,9 +78,9 @@ def stale_change_leaves_a_line() -> Patches:
 
     def change_one(original: _ChangeOne, tx: Any, change: RecordChange, quota: Any, claimant: Any) -> Changed:
         answer = original(tx, change, quota, claimant)
-        known = tx.execute(changes._FIND_KNOWN, (change.record.kind, change.record.record_id)).fetchone()
+        known = records.find_known(tx, change.record)
         if answer.outcome is ChangeOutcome.STALE and known is not None:
-            records.append_events(tx, known[0], change.events[:1])
+            records.append_events(tx, known[0], known[1], change.events[:1])
         return answer
 
     return _change_one(change_one)
@@ -87,8 +88,12 @@ def stale_change_leaves_a_line() -> Patches:
 
 def line_lost() -> Patches:
     """Of several lines of a change, the first is kept."""
-    original = changes.append_events
-    return [(changes, "append_events", lambda tx, number, lines, change_id: original(tx, number, lines[:1], change_id))]
+    original = records.append_events
+
+    def append_events(tx: Any, number: int, version: int, lines: Any, change_id: str | None = None) -> None:
+        original(tx, number, version, lines[:1], change_id)
+
+    return [(changes, "append_events", append_events)]
 
 
 # --- consequences ---
@@ -114,8 +119,8 @@ def _follow(tx: Any, change: RecordChange, answer: Changed, claimant: Any) -> Ch
     if answer.outcome is ChangeOutcome.STALE:
         return answer
     quota = Quota(tx, claimant)
-    created = changes.create_some(tx, change.starts, quota, claimant)
-    delivered, claimed = changes.deliver_all(tx, change.signals, quota)
+    created = create_some(tx, change.starts, quota, claimant)
+    delivered, claimed = deliver_all(tx, change.signals, quota)
     started = tuple(one.run_id for one in created)
     own = (one.claimed for one in created if one.claimed is not None)
     return answer._replace(delivered=tuple(delivered), started=started, claimed=(*own, *claimed))
@@ -127,7 +132,7 @@ def consequences_of_a_stale_change() -> Patches:
     def change_one(original: _ChangeOne, tx: Any, change: RecordChange, quota: Any, claimant: Any) -> Changed:
         answer = original(tx, change, quota, claimant)
         if answer.outcome is ChangeOutcome.STALE:
-            changes.deliver_all(tx, change.signals, quota)
+            deliver_all(tx, change.signals, quota)
         return answer
 
     return _change_one(change_one)
@@ -169,7 +174,7 @@ def records_left_by_the_end() -> Patches:
 
 def records_left_by_the_rollback() -> Patches:
     """A run begins to roll back, and leaves its records open."""
-    original = moves.close_all
+    original = records.close_all
 
     def close_all(tx: Any, run: int) -> None:
         [(status,)] = tx.execute("select status from stepwell_runs where id = ?", (run,)).fetchall()
@@ -207,9 +212,11 @@ def record_not_withdrawn() -> Patches:
 def record_closed_without_a_line() -> Patches:
     """That a record was closed with its run is not in its history."""
 
-    def close(tx: Any, number: int, event: Any, state: str | None = None) -> None:
+    def close(tx: Any, row: Any, event: Any, state: str | None = None) -> None:
+        number, kind, _, has_labels = row
         tx.write(records._CLOSE, (state, tx.now, number))
-        tx.write(records._MARK_LABELS, (0, None, number))
+        if has_labels:
+            tx.write(records._MARK_LABELS, (False, None, kind, True, number))
 
     return [(records, "_close", close)]
 
@@ -217,9 +224,10 @@ def record_closed_without_a_line() -> Patches:
 def closed_record_listed() -> Patches:
     """A record that was closed with its run is still listed by its labels."""
 
-    def close(tx: Any, number: int, event: Any, state: str | None = None) -> None:
+    def close(tx: Any, row: Any, event: Any, state: str | None = None) -> None:
+        number, _, version, _ = row
         tx.write(records._CLOSE, (state, tx.now, number))
-        records.append_events(tx, number, [event])
+        records.append_events(tx, number, version + 1, [event])
 
     return [(records, "_close", close)]
 
