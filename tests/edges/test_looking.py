@@ -32,7 +32,7 @@ def test_below_a_page_stands_how_many_match_and_where_the_next_begins(cli: Cli, 
 
 def test_a_wide_list_has_more_columns(cli: Cli, db: Shop) -> None:
     assert (
-        cli("ls", "--db", db.url, "-o", "wide").out.splitlines()[0].endswith("STARTED (UTC)\tENDED (UTC)\tTAGS\tPARENT")
+        cli("ls", "--db", db.url, "-o", "wide").out.splitlines()[0].endswith("STARTED (UTC)\tENDED (UTC)\tTAGS\tPARENT\tSTARTED BY\tATTRIBUTES")
     )
 
 

@@ -139,3 +139,35 @@ def test_options_without_meaning_store_nothing(cli: Cli, db: Shop, words: list[s
 
     assert (said.code != 0, said.error["code"]) == (True, "SW103")
     assert len(cli("ls", "--db", db.url, "-o", "ids").out.split()) == len(db.ids)
+
+
+def test_a_run_is_started_with_attributes_listed_and_shown(cli: Cli, db: Shop) -> None:
+    attributes = ["region=eu", "amount:=42.10", "vip:=true", "due:=2026-12-01T09:30", "note=a=b"]
+    options = [part for one in attributes for part in ("--attr", one)]
+    words = ["start", "checkout", "customer=bo", "amount:=7", "--app", APP, "--db", db.url, "--key", "typed"]
+    said = cli(*words, *options, "--title", "Order for Bo", "--by", "ann", "--tag", "team=shop", "-o", "json").json
+
+    assert (said["title"], said["started_by"]) == ("Order for Bo", "ann")
+    typed = {"amount": 42.1, "due": "2026-12-01T09:30:00+00:00", "note": "a=b", "region": "eu", "vip": True}
+    assert said["attributes"] == typed
+    shown = cli("show", "typed", "--db", db.url).out
+    assert "title Order for Bo\n" in shown
+    assert "attributes amount=42.10, due=2026-12-01T09:30:00Z, note=a=b, region=eu, vip=true\n" in shown
+    assert "tags team=shop\n" in shown
+    assert "started by ann\n" in shown
+    where = ["ls", "--db", db.url, "--where"]
+    assert cli(*where, "attr.amount:>42 started_by:ann", "-o", "ids").out.split() == [said["run_id"]]
+    wide = cli(*where, "sort:attr.amount", "-o", "wide").out
+    assert "Order for Bo" in wide
+    assert "amount=42.10, due=" in wide
+    assert cli(*where, "attr.region:<7").err.startswith("SW407  attribute 'region' is text, and 7 is a number")
+
+
+@pytest.mark.parametrize("attribute", ["region", "=eu", "n:=soon", "a b=1", "n:=NaN", "n:=2026-13-01"])
+def test_an_attribute_that_cannot_be_read_starts_nothing(cli: Cli, db: Shop, attribute: str) -> None:
+    words = ["start", "checkout", "customer=bo", "amount:=7", "--app", APP, "--db", db.url, "--key", "none"]
+    said = cli(*words, "--attr", attribute)
+
+    assert (said.code != 0, said.out) == (True, "")
+    assert "  fix  " in said.err
+    assert len(cli("ls", "--db", db.url, "-o", "ids").out.split()) == len(db.ids)
