@@ -31,9 +31,8 @@ def test_below_a_page_stands_how_many_match_and_where_the_next_begins(cli: Cli, 
 
 
 def test_a_wide_list_has_more_columns(cli: Cli, db: Shop) -> None:
-    assert (
-        cli("ls", "--db", db.url, "-o", "wide").out.splitlines()[0].endswith("STARTED (UTC)\tENDED (UTC)\tTAGS\tPARENT\tSTARTED BY\tATTRIBUTES")
-    )
+    head = cli("ls", "--db", db.url, "-o", "wide").out.splitlines()[0]
+    assert head.endswith("STARTED (UTC)\tENDED (UTC)\tTAGS\tPARENT\tSTARTED BY\tATTRIBUTES")
 
 
 def test_ls_lists_every_run_newest_first_and_tab_separated_without_a_terminal(cli: Cli, db: Shop) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,7 +195,7 @@ async def test_a_file_of_a_run_has_what_was_said_of_it_and_a_redacted_one_no_tex
         {"started_by": ""},
     ],
 )
-async def test_a_file_with_attributes_that_no_run_can_have_is_refused(changes: dict[str, object]) -> None:
+async def test_a_file_with_attributes_that_no_run_can_have_is_refused(changes: dict[str, Any]) -> None:
     async with Engine("memory://", workflows=[idle], worker=False) as engine, Engine("memory://") as other:
         run = await engine.start(idle)
         recording: Recording = await export_run(engine._backend.store, run.run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,7 @@ async def test_a_reader_of_an_encrypted_database_finds_no_value(tmp_path: Path) 
     async with Engine(f"sqlite:///{file}", workflows=[talkative, echo], codec=CODEC, sinks=[sink]) as engine:
         news = {"field": canary("where"), "more": canary("topic event")}
         await engine.publish("news", news, retain="1h")
-        described = {"tags": {"tag": canary("tag")}, "title": canary("title"), "by": canary("starter")}
+        described: dict[str, Any] = {"tags": {"tag": canary("tag")}, "title": canary("title"), "by": canary("starter")}
         described |= {"attributes": {"a": canary("attribute")}}
         run = await engine.start(talkative, canary("input"), key=canary("key"), **described)
         for _ in range(3):

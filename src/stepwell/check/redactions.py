@@ -96,13 +96,12 @@ class _Mask:
     def description(self, value: bytes) -> bytes:
         """What code has said of its run; the names of attributes and tags stay."""
         (verb, said), rest = unpack(value)
-        match verb:
-            case "set_attributes":
-                said = [self.attribute(Attribute(*one)) for one in said]
-            case "add_tags":
-                said = [(name, self.text(tag)) for name, tag in said]
-            case "set_title":
-                said = said and self.text(said)
+        if verb == "set_attributes":
+            said = [self.attribute(Attribute(*one)) for one in said]
+        elif verb == "add_tags":
+            said = [(name, self.text(tag)) for name, tag in said]
+        elif verb == "set_title":
+            said = said and self.text(said)
         return pack([verb, said], rest)
 
     def _keeps(self, name: str) -> bool:
