@@ -438,8 +438,8 @@ class Records:
         for sent in world.clients.desk.sent:
             self._check_sent(sent.kind, sent.change, kept)
         for decided in world.clients.desk.decided:
-            known = self.known.get((NOTE, decided.name))
-            count = 0 if known is None else page_of(known.record).marks.count(decided.mark)
+            note = self.known.get((NOTE, decided.name))
+            count = 0 if note is None else page_of(note.record).marks.count(decided.mark)
             if count > 1 or (decided.is_told and count < 1):
                 self._violate("I54", "", f"change {decided.mark} of {decided.name} is in it {count} times")
         for mark, count in self._marks.items():

@@ -16,7 +16,7 @@ from stepwell.replay.journal import Journal
 from stepwell.replay.primitives import record as primitive
 from stepwell.services import loop
 from stepwell.stores.sqlite.records import SqliteRecords
-from stepwell.stores.sqlite.transitions import amendments, changes, commits, ends, moves, records, signals
+from stepwell.stores.sqlite.transitions import amendments, changes, commits, ends, moves, records, signals, starts
 from stepwell.stores.sqlite.transitions.claims import Quota
 from stepwell.worker.hints import HintListener
 
@@ -87,7 +87,7 @@ def stale_change_leaves_a_line() -> Patches:
 
 def line_lost() -> Patches:
     """Of several lines of a change, the first is kept."""
-    original = changes.append_events
+    original = records.append_events
     return [(changes, "append_events", lambda tx, number, lines, change_id: original(tx, number, lines[:1], change_id))]
 
 
@@ -114,8 +114,8 @@ def _follow(tx: Any, change: RecordChange, answer: Changed, claimant: Any) -> Ch
     if answer.outcome is ChangeOutcome.STALE:
         return answer
     quota = Quota(tx, claimant)
-    created = changes.create_some(tx, change.starts, quota, claimant)
-    delivered, claimed = changes.deliver_all(tx, change.signals, quota)
+    created = starts.create_some(tx, change.starts, quota, claimant)
+    delivered, claimed = signals.deliver_all(tx, change.signals, quota)
     started = tuple(one.run_id for one in created)
     own = (one.claimed for one in created if one.claimed is not None)
     return answer._replace(delivered=tuple(delivered), started=started, claimed=(*own, *claimed))
@@ -127,7 +127,7 @@ def consequences_of_a_stale_change() -> Patches:
     def change_one(original: _ChangeOne, tx: Any, change: RecordChange, quota: Any, claimant: Any) -> Changed:
         answer = original(tx, change, quota, claimant)
         if answer.outcome is ChangeOutcome.STALE:
-            changes.deliver_all(tx, change.signals, quota)
+            signals.deliver_all(tx, change.signals, quota)
         return answer
 
     return _change_one(change_one)
@@ -169,7 +169,7 @@ def records_left_by_the_end() -> Patches:
 
 def records_left_by_the_rollback() -> Patches:
     """A run begins to roll back, and leaves its records open."""
-    original = moves.close_all
+    original = records.close_all
 
     def close_all(tx: Any, run: int) -> None:
         [(status,)] = tx.execute("select status from stepwell_runs where id = ?", (run,)).fetchall()
