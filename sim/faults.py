@@ -107,7 +107,7 @@ class FaultyWire:
         is_read = method in READS
         process.requested(method, args)
         world.leaves.asked(process, method, args)
-        fault = self._draw(method, is_read)
+        fault = self._draw(noun, method, is_read)
         await self._linger()
         if not world.are_faults_on:
             fault = None
@@ -145,11 +145,13 @@ class FaultyWire:
         world.checker.heard(process, method, args, answer)
         return answer
 
-    def _draw(self, method: str, is_read: bool) -> str | None:
+    def _draw(self, noun: str, method: str, is_read: bool) -> str | None:
         world = self._world
         if not world.are_faults_on:
             return None
-        shot = world.shot(method)
+        # Where nobody keeps records, services only look whether there are any: single faults are not spent on that.
+        is_idle = noun == "records" and not world.clients.desk.is_on
+        shot = None if is_idle else world.shot(method)
         if shot is not None:
             return "ack_lost" if shot == "duplicate" and method in _NOT_REPEATABLE else shot
         weight = 0.2 if is_read else _WEIGHTS.get(method, 1.0)

@@ -62,6 +62,9 @@ class _Builder:
     def undoable(self, *items: Node, **parts: Any) -> Node:
         return self.step("undoable_ctx", undo=self.seq(*items), **parts)
 
+    def form(self, within: float | None = None) -> Node:
+        return self.node("record", within=within)
+
     def handler(self, body: Node, answers: str = "last") -> Node:
         return self.node("handle", names=["a"], timeout=None, body=body, answers=answers)
 
@@ -100,6 +103,7 @@ def _programs() -> dict[str, Program]:
         **_undone_by_programs(b),
         **_asyncio(b),
         **_named(b),
+        **_forms(b),
     }
 
 
@@ -328,6 +332,20 @@ def _asyncio(b: _Builder) -> dict[str, Program]:
         ),
         "all about it": b.program(
             b.node("about"), b.node("gates"), b.node("sleep_until", seconds=0.4), b.node("about"), b.step()
+        ),
+    }
+
+
+def _forms(b: _Builder) -> dict[str, Program]:
+    """Records that code opens: answered by people or a service, withdrawn, and closed with what lost or failed."""
+    race = {"first": "success"}
+    return {
+        "forms": b.program(b.form(), b.step(), b.form(0.1), b.step()),
+        "forms that are not needed": b.program(
+            b.branches("race", b.form(), b.sleep(0.1), **race),
+            b.tasks("first", b.sleep(0.1), b.form()),
+            b.undoable(b.form(0.1)),
+            b.node("gather", items=[b.form(), b.seq(b.sleep(0.1), b.step("fatal"))]),
         ),
     }
 
