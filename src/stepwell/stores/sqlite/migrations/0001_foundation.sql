@@ -493,10 +493,10 @@ select
     p.tags,
     p.title,
     p.started_by,
+    -- Ordered inside, because an aggregate with an order makes the whole file unreadable for SQLite before 3.44.
     (
-        select json_group_array(json_array(a.name, a.value, a.shown) order by a.name)
-        from stepwell_attributes as a
-        where a.run = r.id
+        select json_group_array(json_array(a.name, a.value, a.shown))
+        from (select name, value, shown from stepwell_attributes where run = r.id order by name) as a
     ) as attributes,
     w.incarnation
 from stepwell_runs as r
