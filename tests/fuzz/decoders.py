@@ -165,7 +165,9 @@ DECODERS: Mapping[str, Decoder] = {
         _bodies, tuple(bytes([n]) + text for n in range(len(_BODIES)) for text in _REQUESTS), _HTTP
     ),
     "request-query": Decoder(
-        _queries, tuple(bytes([n]) + b"limit=5&filter=status:failed" for n in range(len(OPERATIONS))), _HTTP
+        _queries,
+        tuple(bytes([n]) + text for n in range(len(OPERATIONS)) for text in (b"limit=5", b"q=status:failed&limit=5")),
+        _HTTP,
     ),
     "webhook-signature": Decoder(_signatures, (_SIGNED,)),
     "token-file": Decoder(_token_files, (_TOKEN, _TOKEN * 2, b"\n")),
