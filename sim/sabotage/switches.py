@@ -82,7 +82,7 @@ _CRASHES = ("crash_before", "crash_after")
 # swept for it instead, with a crash or an orderly leave at every store call, or with workers that stand still after
 # every handle. What users do is not among random programs at all: cases are tried for it.
 _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
-    "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "live", _CRASHES),
+    "receipt-among-rivals": lambda: sweep("receive beside a child", "sqlite", "yield", _CRASHES),
     "time-of-a-later-receipt": lambda: sweep("receive and tell the time", "sqlite", "live", _CRASHES),
     "cursor-lost-at-failure": lambda: sweep("loop at most once", "sqlite", "live", _CRASHES),
     "rollback-keeps-its-failures": lambda: sweep("an undo that stops", "sqlite", "live", _CRASHES),
@@ -92,7 +92,7 @@ _SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "odd-values-escape": lambda: sweep("odd exceptions", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
     "late-claims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
-    "late-reclaims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "live"),
+    "late-reclaims-begin-bodies": lambda: sweep_leaves("long steps side by side", "sqlite", "live"),
     **dict.fromkeys(DESCRIPTION_SWITCHES, lambda: sweep("describes", "sqlite", "yield", _CRASHES)),
     "histories-not-awaited": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
     **{name: partial(sweep_cases, cases) for name, cases in SHOWN_BY.items()},

@@ -106,7 +106,7 @@ def _refusals(each: Operation) -> list[int]:
         found += [401, 429]
     if _needs_token(each):
         found += [403]
-    if "{" in each.path or each.name == "list_unread" or each.name == "start_run":
+    if "{" in each.path or each.name in ("list_runs", "list_unread", "start_run"):
         found += [404]
     if each.acts:
         found += [404, 408, 409, 413, 415, 422]
