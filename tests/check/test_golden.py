@@ -61,7 +61,9 @@ def test_every_workflow_has_its_file():
 def test_every_kind_of_entry_and_wait_is_there():
     recordings = [histories.read(file) for file in FILES]
 
-    assert {entry.kind for one in recordings for entry in one.history.entries} == set(EntryKind)
+    # No operation of `Context` records a RECORD yet.
+    kinds = {entry.kind for one in recordings for entry in one.history.entries}
+    assert kinds == set(EntryKind) - {EntryKind.RECORD}
     assert {wait.kind for one in recordings for wait in one.history.waits} == set(WaitKind)
     for part in ("attempts", "cursors", "progress"):
         assert any(getattr(one.history, part) for one in recordings), part
