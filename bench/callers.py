@@ -79,7 +79,7 @@ async def follow(host: str, port: int, run_ids: list[str]) -> dict[str, object]:
         nonlocal events, silent
         caller = Caller(host, port)
         await caller.open()
-        status = await caller.ask(f"/runs/{run_id}/changes")
+        status = await caller.ask(f"/api/runs/{run_id}/changes")
         if status != 200:
             raise RuntimeError(f"a follower was answered with {status}")
         for is_first in chain([True], repeat(False)):

@@ -104,7 +104,7 @@ class Desk:
         return await self.ask("POST", path, **({} if body is None else {"json": body}), **more)
 
     async def start(self, name: str, body: Any = None, **more: Any) -> str:
-        answer = await self.post("/runs", {"workflow": name, "input": body, **more})
+        answer = await self.post("/api/runs", {"workflow": name, "input": body, **more})
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["run"]["run_id"])
 

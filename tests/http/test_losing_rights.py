@@ -76,7 +76,7 @@ WAYS = [Door.take_back, Door.remove, Door.break_file, Door.expire, Door.demote]
 async def test_a_stream_ends_when_its_token_no_longer_counts(tmp_path: Path, lose: Callable[[Door], None]) -> None:
     async with door(tmp_path) as opened:
         run = await opened.engine.start("approval")
-        follow = asyncio.ensure_future(opened.client.get(f"/runs/{run.run_id}/changes", timeout=None))
+        follow = asyncio.ensure_future(opened.client.get(f"/api/runs/{run.run_id}/changes", timeout=None))
         while not opened.api._services.followers:  # noqa: ASYNC110  nothing tells when it has begun
             await asyncio.sleep(0.01)
         lose(opened)
@@ -93,7 +93,9 @@ async def test_a_long_poll_tells_nothing_to_a_token_that_no_longer_counts(
 ) -> None:
     async with door(tmp_path) as opened:
         run = await opened.engine.start("approval")
-        poll = asyncio.ensure_future(opened.client.get(f"/runs/{run.run_id}/result", params={"wait": 60}, timeout=None))
+        poll = asyncio.ensure_future(
+            opened.client.get(f"/api/runs/{run.run_id}/result", params={"wait": 60}, timeout=None)
+        )
         await asyncio.sleep(0.05)
         lose(opened)
         opened.hands.ahead += 2
@@ -113,7 +115,7 @@ async def test_an_act_whose_body_came_slowly_is_not_done_for_a_token_that_was_ta
             opened.hands.ahead += 2
             yield b'"key": "k"}'
 
-        answer = await opened.client.post("/runs", content=drip(), headers={"content-type": "application/json"})
+        answer = await opened.client.post("/api/runs", content=drip(), headers={"content-type": "application/json"})
         found = await opened.engine.status("k")
 
     assert answer.status_code == 401
