@@ -115,7 +115,7 @@ function plan(): void {
   clearTimeout(timer);
   const next = Math.min(...used().filter(mayRead).map((source) => source.dueAt));
   if (next === Number.POSITIVE_INFINITY) return;
-  timer = setTimeout(round, Math.max(lastRound + ROUND_MS, next) - Date.now());
+  timer = setTimeout(round, Math.max(0, Math.max(lastRound + ROUND_MS, next) - Date.now()));
 }
 
 function round(): void {

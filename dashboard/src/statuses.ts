@@ -4,6 +4,9 @@ import type { Failure, Run, RunStatus, Wait } from "./api";
 import type { IconName } from "./parts/sprite";
 import { words } from "./words";
 
+/** Under this name, the failure of an undo keeps that of its run. */
+export const OWN = "run";
+
 export type Tone = "idle" | "run" | "wait" | "warn" | "bad" | "good" | "undo";
 /** The statuses that people see. Some stored statuses have more than one. */
 export type Shown =
@@ -106,8 +109,6 @@ export interface Reason {
   text: string;
 }
 
-const OWN = "run"; // under this name, the failure of an undo keeps that of its run
-
 /** Where a run is, and why, in one line; both are empty for a run that needs no explanation. */
 export function reasonOf(run: Run): Reason {
   if (run.unreadable) return { path: "", text: run.unreadable };
@@ -124,7 +125,7 @@ export function reasonOf(run: Run): Reason {
       if (!run.failure) return { path: "", text: run.reason };
       const { [OWN]: _, ...causes } = run.failure.causes;
       const found = ofFailure({ ...run.failure, causes });
-      return { path: found.path.split("/~undo")[0] ?? "", text: words.reasons.notUndone(found.text) };
+      return { path: found.path.split("~undo")[0] ?? "", text: words.reasons.notUndone(found.text) };
     }
     case "failed":
     case "compensated":

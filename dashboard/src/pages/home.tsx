@@ -114,7 +114,7 @@ export default function Home() {
             <Section title={words.home.health} icon={<Icon name="doctor" class="warn-text" />} count={number(health)}>
               {isLate && (
                 <Item
-                  first={<a href={to("runs", { q: "status:pending,waiting" })} class="strong">{words.home.late(count(ready.ready, "run"))}</a>}
+                  first={<a href={to("runs", { q: "status:pending,waiting" })} class="strong">{words.home.late(ready.ready)}</a>}
                   second={words.home.lateWhy(duration(ready.oldestSeconds * 1_000), count(ready.workers, "worker"))}
                 />
               )}

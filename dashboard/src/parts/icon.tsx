@@ -68,14 +68,23 @@ export function StatusIcon(props: { shown: Shown }) {
   );
 }
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+
 /** A long id, shortened in the middle; copied, it is whole. */
 export function Mid(props: { text: string; tail?: number }) {
   const tail = props.tail ?? 6;
-  if (props.text.length <= tail + 8) return <span>{props.text}</span>;
+  const characters = [...props.text];
+  // Of a text that is written from the right, the parts would stand in the wrong order.
+  if (characters.length <= tail + 8 || RIGHT_TO_LEFT.test(props.text))
+    return (
+      <bdi class="ell" title={props.text}>
+        {props.text}
+      </bdi>
+    );
   return (
     <span class="mid" title={props.text}>
-      <span>{props.text.slice(0, -tail)}</span>
-      <span>{props.text.slice(-tail)}</span>
+      <span>{characters.slice(0, -tail).join("")}</span>
+      <span>{characters.slice(-tail).join("")}</span>
     </span>
   );
 }

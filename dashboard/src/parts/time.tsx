@@ -21,10 +21,10 @@ export function Time(props: { at: string | null }) {
 export function FullTime(props: { at: string; exact?: boolean; isBare?: boolean }) {
   const ms = at(props.at);
   return (
-    <time dateTime={props.at}>
-      {fullTime(ms, { exact: props.exact ?? false })}
-      {!props.isBare && <span class="dim"> {distance(ms, seconds.value * 1_000)}</span>}
-    </time>
+    <>
+      <time dateTime={props.at}>{fullTime(ms, { exact: props.exact ?? false })}</time>
+      {!props.isBare && <span class="dim nowrap"> {distance(ms, seconds.value * 1_000)}</span>}
+    </>
   );
 }
 

@@ -227,10 +227,16 @@ function Axis(props: { scale: Scale }) {
   return (
     <span class="axis6">
       {ticks.map((ms, part) => (
-        <span key={part}>{part === 0 ? "0 s" : `${ms < 10_000 ? (ms / 1_000).toFixed(1) : duration(ms).split(" ").slice(0, 2).join(" ")}`}</span>
+        <span key={part}>{part === 0 ? "0" : offset(ms)}</span>
       ))}
     </span>
   );
+}
+
+/** The time since the start, in as few characters as its place has. */
+function offset(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  return ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : duration(ms).split(" ").slice(0, 2).join(" ");
 }
 
 function Lane(props: { row: Row; scale: Scale; lastEnd: number; now: number }) {
@@ -262,7 +268,7 @@ const WAIT_KINDS = new Set(["sleep", "receive", "receive_many", "topic", "wait_a
 
 function barsOf(row: Row, scale: Scale, lastEnd: number, now: number): ComponentChildren {
   if (row.marks.length > 0) return row.marks.map((entry) => <Bar key={entry.seq} span={spanOf(entry)} scale={scale} class={markOf(entry)} />);
-  if (row.entry) return entryBars(row.entry, scale, row.isUndo);
+  if (row.entry && !row.hasBelow) return entryBars(row.entry, scale, row.isUndo);
   if (row.waits.length > 0) return row.waits.map((wait, number) => waitBars(wait, number, scale, lastEnd, now, row.isUndo));
   if (!row.span) return null;
   const [x1, x2] = [scale.x(row.span[0]), Math.max(scale.x(row.span[1]), scale.x(row.span[0]) + 0.4)];

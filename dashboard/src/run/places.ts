@@ -1,7 +1,7 @@
 // A run as a tree of its places, and the rows that a tree shows. Nothing here knows of a page.
 
 import type { Entry, Run, Wait } from "../api";
-import { isEnded } from "../statuses";
+import { isEnded, originOf } from "../statuses";
 
 export interface Place {
   name: string;
@@ -32,7 +32,7 @@ export interface Row {
   marks: Entry[];
 }
 
-const UNDO = "/~undo";
+export const UNDO = "~undo"; // after the path of the step that it undoes
 const ITERATION = /^~\d+$/;
 /** From so many iterations on, a loop is closed at first. */
 const LOOP_MIN = 12;
@@ -96,7 +96,7 @@ export interface Tree {
 export function rowsOf(run: Run, entries: Entry[], waits: Wait[], opened: Opened, now: number): Tree {
   const rows: Row[] = [];
   const root = grow(entries, waits);
-  const failedAt = run.failure?.path ?? "";
+  const failedAt = run.failure ? originOf(run.failure).path : "";
   const visit = (place: Place, level: number): void => {
     const row = rowOf(place, level, failedAt);
     const loop = place.below.filter((one) => ITERATION.test(one.name));
@@ -120,18 +120,19 @@ export function rowsOf(run: Run, entries: Entry[], waits: Wait[], opened: Opened
     entry: undefined, waits: [], span: whole, hasBelow: root.below.length > 0, isOpen, isUndo: false, marks: [],
   });
   if (isOpen) for (const place of root.below) visit(place, 2);
-  rows.push(...undoRows(entries, waits, opened));
+  rows.push(...undoRows(run, entries, waits, opened));
   return { rows, failures: rows.filter((row) => row.state === "failed" && row.entry).map((row) => row.key) };
 }
 
-function undoRows(entries: Entry[], waits: Wait[], opened: Opened): Row[] {
+function undoRows(run: Run, entries: Entry[], waits: Wait[], opened: Opened): Row[] {
   const undos = entries.filter(isUndo);
   const waiting = waits.filter((wait) => wait.path.includes(UNDO));
-  if (undos.length + waiting.length === 0) return [];
+  // The undo that stopped a rollback is not recorded: it is tried again.
+  const stopped = run.status === "compensation_failed" && run.failure?.path.includes(UNDO) ? run.failure : undefined;
+  if (undos.length + waiting.length === 0 && !stopped) return [];
   const isOpen = opened.get("~undo") ?? true;
-  const failed = undos.filter((entry) => entry.status === "failed").length;
   const head: Row = {
-    key: "~undo", level: 1, name: "undo", path: "", state: failed > 0 ? "failed" : "undone", note: "",
+    key: "~undo", level: 1, name: "undo", path: "", state: stopped ? "failed" : "undone", note: "",
     entry: undefined, waits: [], span: joined(undos.map(spanOf)), hasBelow: true, isOpen, isUndo: true, marks: [],
   };
   if (!isOpen) return [head];
@@ -144,6 +145,11 @@ function undoRows(entries: Entry[], waits: Wait[], opened: Opened): Row[] {
     key: wait.path, level: 2, name: undonePath(wait.path), path: wait.path, state: "retrying", note: "",
     entry: undefined, waits: [wait], span: undefined, hasBelow: false, isOpen: false, isUndo: true, marks: [],
   }));
+  if (stopped)
+    later.push({
+      key: stopped.path, level: 2, name: undonePath(stopped.path), path: stopped.path, state: "failed", note: stopped.type,
+      entry: undefined, waits: [], span: undefined, hasBelow: false, isOpen: false, isUndo: true, marks: [],
+    });
   return [head, ...rows, ...later];
 }
 

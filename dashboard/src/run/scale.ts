@@ -12,7 +12,8 @@ export interface Scale {
   isFolded: boolean;
 }
 
-const FOLD_WIDTH = 5;
+const FOLD_WIDTH = 14;
+const FOLD_WIDTH_MANY = 6;
 const FOLDS_MAX = 6;
 /** Idle time is folded if it is longer than so many times all work. */
 const IDLE_RATIO = 1.5;
@@ -61,6 +62,7 @@ function idleTimes(spans: [number, number][], from: number, until: number): [num
     last = Math.max(last, end);
   }
   if (until > last) gaps.push([last, until]);
+  if (busy === 0) return [];
   const limit = Math.max(IDLE_MIN_MS, busy * IDLE_RATIO);
   return gaps
     .filter((gap) => gap[1] - gap[0] > limit)
@@ -72,7 +74,8 @@ function idleTimes(spans: [number, number][], from: number, until: number): [num
 function piecesOf(gaps: [number, number][], from: number, until: number): Piece[] {
   const folded = gaps.reduce((sum, gap) => sum + gap[1] - gap[0], 0);
   const shown = until - from - folded;
-  const room = 100 - gaps.length * FOLD_WIDTH;
+  const width = gaps.length > 2 ? FOLD_WIDTH_MANY : FOLD_WIDTH;
+  const room = 100 - gaps.length * width;
   const pieces: Piece[] = [];
   let [at, x] = [from, 0];
   const add = (end: number, width: number): void => {
@@ -82,7 +85,7 @@ function piecesOf(gaps: [number, number][], from: number, until: number): Piece[
   };
   for (const [start, end] of gaps) {
     add(start, (room * (start - at)) / Math.max(1, shown));
-    add(end, FOLD_WIDTH);
+    add(end, width);
   }
   add(until, (room * (until - at)) / Math.max(1, shown));
   return pieces;

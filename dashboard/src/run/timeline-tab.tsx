@@ -107,7 +107,8 @@ function StepPanel(props: { record: RunRecord; row: Row; target: RunTarget; onCl
   const { run } = record;
   const said = words.step;
   const progress = record.progress.find((one) => one.path === row.path);
-  const failure = entry?.failure ?? (row.key === "/" ? run.failure : null);
+  const isStopped = row.path !== "" && run.failure?.path === row.path;
+  const failure = entry?.failure ?? (row.key === "/" || isStopped ? run.failure : null);
   return (
     <aside class="panel" id="step-panel" aria-label={said.label} tabIndex={-1}>
       <header>
@@ -227,7 +228,7 @@ function Attempts(props: { row: Row }) {
                 {attempt.next_at && (
                   <>
                     {" "}
-                    · {words.step.next} <FullTime at={attempt.next_at} isBare />
+                    · {words.step.next(duration(Date.parse(attempt.next_at) - Date.parse(attempt.at)))}
                   </>
                 )}
               </p>

@@ -1,13 +1,15 @@
 // Why a run is where it is: one sentence, what goes with it, and the acts that move it on.
 
 import type { Offer } from "../acts";
-import type { Schemas } from "../api";
+import type { Entry, Failure, Run, Schemas } from "../api";
 import { ActBar } from "../parts/acts";
 import { Icon } from "../parts/icon";
 import { toRun } from "../place";
-import { looks, shownOf, type Tone } from "../statuses";
+import { looks, originOf, OWN, shownOf, summaryOf, type Tone } from "../statuses";
 import { words } from "../words";
+import { UNDO, undonePath } from "./places";
 import type { RunRecord } from "./record";
+import { type Undo, undoStack } from "./undo-tab";
 
 type Cause = Schemas["CauseBody"];
 
@@ -46,11 +48,53 @@ export function WhyBox(props: { record: RunRecord; offers: Offer[] }) {
   const tone = TONES[run.status] ?? looks[shown].tone;
   return (
     <section class={`why t-${tone}`} aria-labelledby="why">
-      <Label tone={tone} icon={looks[shown].icon} text={words.why.labels[labelOf(run.status)]} />
-      <h2 id="why">{first ? <Sentence cause={first} /> : words.why.none}</h2>
-      <Facts causes={first ? [...first.causes, ...others] : others} notes={why?.notes ?? []} />
+      <Label tone={tone} icon={run.status === "compensated" ? "s-failed" : looks[shown].icon} text={words.why.labels[labelOf(run.status)]} />
+      <h2 id="why">
+        <Headline record={props.record} first={first} />
+      </h2>
+      <Facts record={props.record} causes={first ? [...first.causes, ...others] : others} notes={why?.notes ?? []} />
       <ActBar offers={props.offers} />
     </section>
+  );
+}
+
+/** Whether the failure is one of the code at a place: then its place and its error say it best. */
+function isPlainFailure(run: Run): boolean {
+  if (!run.failure || (run.status !== "failed" && run.status !== "compensated")) return false;
+  const origin = originOf(run.failure);
+  return origin.path !== "" && origin.failure.recorded === "";
+}
+
+/** The failure of an undo that stopped a rollback, and the failure of the run before it. */
+function stopOf(run: Run): { undo: Failure; own: Failure | undefined } | undefined {
+  if (run.status !== "compensation_failed" || !run.failure?.path.includes(UNDO)) return undefined;
+  const { [OWN]: own, ...causes } = run.failure.causes;
+  return { undo: { ...run.failure, causes }, own };
+}
+
+function Headline(props: { record: RunRecord; first: Cause | undefined }) {
+  const { run, entries } = props.record;
+  const stop = stopOf(run);
+  if (stop)
+    return (
+      <>
+        <code>{undonePath(stop.undo.path)}</code> {words.why.notUndone} <bdi class="error-text">{summaryOf(originOf(stop.undo).failure)}</bdi>.
+      </>
+    );
+  if (run.failure && isPlainFailure(run)) return <Failed failure={run.failure} entries={entries} />;
+  return props.first ? <Sentence cause={props.first} /> : <>{words.why.none}</>;
+}
+
+/** What a failure says of itself: the place, the error, and how often it was tried. */
+function Failed(props: { failure: Failure; entries: Entry[] }) {
+  const { failure, path, others } = originOf(props.failure);
+  const attempts = props.entries.find((entry) => entry.path === path)?.attempts ?? failure.attempts;
+  return (
+    <>
+      <code>{path}</code> {words.why.raised} <bdi class="error-text">{summaryOf(failure)}</bdi>
+      {words.why.after(attempts)}
+      {words.reasons.others(others)}.
+    </>
   );
 }
 
@@ -92,10 +136,31 @@ function Sentence(props: { cause: Cause }) {
 
 const CAUSES_MAX = 4;
 
-function Facts(props: { causes: Cause[]; notes: string[] }) {
-  if (props.causes.length + props.notes.length === 0) return <div class="facts" />;
+function Facts(props: { record: RunRecord; causes: Cause[]; notes: string[] }) {
+  const { run, entries } = props.record;
+  const stack = undoStack(run, entries);
+  const undone = stack.filter((one) => one.state === "undone");
+  const left = stack.filter((one) => one.state === "notUndone" || one.state === "failed");
+  const own = stopOf(run)?.own;
+  const hasUndos = undone.length > 0 || (left.length > 0 && run.status !== "completed");
+  if (props.causes.length + props.notes.length === 0 && !hasUndos) return <div class="facts" />;
   return (
     <ul class="facts">
+      {own && (
+        <li>
+          {words.why.began} <Failed failure={own} entries={entries} />
+        </li>
+      )}
+      {undone.length > 0 && (
+        <li>
+          {words.why.undone(undone.length)} <Paths undos={undone} />
+        </li>
+      )}
+      {left.length > 0 && run.status !== "completed" && (
+        <li>
+          {words.why.left(left.length)} <Paths undos={left} />
+        </li>
+      )}
       {props.causes.slice(0, CAUSES_MAX).map((cause) => (
         <li key={`${cause.run_id} ${cause.sentence}`}>
           <Sentence cause={cause} /> <a href={toRun(cause.run_id)}>{words.why.thatRun}</a>
@@ -106,5 +171,21 @@ function Facts(props: { causes: Cause[]; notes: string[] }) {
         <li key={note}>{note}</li>
       ))}
     </ul>
+  );
+}
+
+const PATHS_MAX = 4;
+
+function Paths(props: { undos: Undo[] }) {
+  return (
+    <>
+      {props.undos.slice(0, PATHS_MAX).map((one, place) => (
+        <span key={one.entry.seq}>
+          {place > 0 && ", "}
+          <code>{one.entry.path}</code>
+        </span>
+      ))}
+      {props.undos.length > PATHS_MAX && ` ${words.why.more(props.undos.length - PATHS_MAX)}`}
+    </>
   );
 }
