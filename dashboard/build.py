@@ -26,7 +26,7 @@ TYPES = HERE / "src" / "schema.ts"
 NODE_MIN = 20
 _PACKAGES = ("package.json", "package-lock.json", ".npmrc")
 _SOURCES = (*_PACKAGES, "index.html", "tsconfig.json", "vite.config.ts", "public", "src")
-_IS_TEST = re.compile(r"\.test\.tsx?$")
+_IS_TEST = re.compile(r"\.test(-data)?\.tsx?$")
 
 
 def build() -> None:

@@ -257,7 +257,7 @@ function Lane(props: { row: Row; scale: Scale; lastEnd: number; now: number }) {
 
 function Fold(props: { x: number }) {
   return (
-    <svg x={`${props.x}%`} overflow="visible" aria-hidden="true">
+    <svg x={`${props.x}%`} width="1" height="28" overflow="visible" aria-hidden="true">
       <path class="gap" d="M-4 0h8v28h-8z" />
       <path class="gap-edge" d="M-4 20l3-12M1 20l3-12" />
     </svg>

@@ -72,13 +72,21 @@ function stopOf(run: Run): { undo: Failure; own: Failure | undefined } | undefin
   return { undo: { ...run.failure, causes }, own };
 }
 
+const BRIEF_MAX = 240;
+
+/** The beginning of a long text; the whole of it is beside the step. */
+function brief(text: string): string {
+  const characters = [...text];
+  return characters.length <= BRIEF_MAX ? text : `${characters.slice(0, BRIEF_MAX).join("")}…`;
+}
+
 function Headline(props: { record: RunRecord; first: Cause | undefined }) {
   const { run, entries } = props.record;
   const stop = stopOf(run);
   if (stop)
     return (
       <>
-        <code>{undonePath(stop.undo.path)}</code> {words.why.notUndone} <bdi class="error-text">{summaryOf(originOf(stop.undo).failure)}</bdi>.
+        <code>{undonePath(stop.undo.path)}</code> {words.why.notUndone} <bdi>{brief(summaryOf(originOf(stop.undo).failure))}</bdi>.
       </>
     );
   if (run.failure && isPlainFailure(run)) return <Failed failure={run.failure} entries={entries} />;
@@ -91,7 +99,7 @@ function Failed(props: { failure: Failure; entries: Entry[] }) {
   const attempts = props.entries.find((entry) => entry.path === path)?.attempts ?? failure.attempts;
   return (
     <>
-      <code>{path}</code> {words.why.raised} <bdi class="error-text">{summaryOf(failure)}</bdi>
+      <code>{path}</code> {words.why.raised} <bdi>{brief(summaryOf(failure))}</bdi>
       {words.why.after(attempts)}
       {words.reasons.others(others)}.
     </>
