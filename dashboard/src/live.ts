@@ -102,7 +102,7 @@ export function startLive(): void {
 }
 
 function used(): Source<unknown>[] {
-  return [...sources.values()].filter((source) => source.users > 0);
+  return [...new Set(sources.values())].filter((source) => source.users > 0);
 }
 
 /** Whether a source may be read now. The first read of what is shown is never held back by a pause. */
@@ -161,6 +161,12 @@ export function changed(...prefixes: string[]): void {
       source.readAt = 0;
     }
   plan();
+}
+
+/** What was read under one key is also what the other key names, so that nothing is read twice. */
+export function sameAs(key: string, other: string): void {
+  const found = sources.get(key);
+  if (found && !sources.has(other)) sources.set(other, found);
 }
 
 /** Read everything again, as after signing in as somebody else. */

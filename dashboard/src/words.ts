@@ -29,7 +29,7 @@ export const words = {
     theme: "Theme",
     help: "Keys",
     zone: (name: string) => `Times are in ${name}; change the zone`,
-    person: (name: string) => `Signed in as ${name}`,
+    person: (initials: string, name: string) => `${initials}: signed in as ${name}`,
   },
   live: {
     live: "Live",
@@ -428,6 +428,7 @@ export const words = {
     reason: "Reason",
   },
   raw: {
+    label: "The record as JSON",
     cut: (shown: number, all: number) => `Only the last ${shown} of ${all} entries are shown here. The command has all of them.`,
   },
 
@@ -484,6 +485,7 @@ export const words = {
   },
 
   acts: {
+    more: "More",
     readOnly: "You may look, but not act: that takes the role operator.",
     dryRun: "Dry run",
     notDone: (label: string) => `Not done: ${label}`,
@@ -495,12 +497,12 @@ export const words = {
     before: "A dry run shows here what is kept and what runs again. It changes nothing.",
     dry: "computed from the record; nothing has run",
     dropped: "Runs again",
-    retried: "Begins with new attempts",
+    retried: "Child runs that are retried",
     supplied: "Gets the given result",
-    undone: "Was undone before, and runs again",
-    notUndone: "Stays done, although it runs again",
-    cancelled: "Is cancelled",
-    left: "Is left as it is",
+    undone: "Runs again because it was undone",
+    notUndone: "Runs again without being undone: its effect stays",
+    cancelled: "Child runs that are cancelled",
+    left: "Child runs that are left as they are",
     kept: "Kept, not run again",
     version: (from: number, to: number) => `It continues on version ${to} instead of ${from}.`,
     more: (count: number) => `and ${count} more`,
@@ -564,6 +566,7 @@ export const words = {
     forkTitle: "Fork the run",
     forkAbout: "A new run begins with the record of this one up to a step. This one stays as it is.",
     forkFrom: "Before this step",
+    forkHelp: "A step of the tree; a slash is the beginning: then nothing is copied but the input.",
     forkKey: "Key of the new run",
     forkKeyHelp: "Another one than that of this run.",
     forked: (run: string) => `was forked as ${run}`,

@@ -43,6 +43,7 @@ class Watch:
         page.on("console", self._console)
         page.on("request", self._request)
         page.on("response", self._response)
+        page.on("dialog", lambda dialog: self.findings.append(f"a dialog of a script: {dialog.message}"))
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not any(part in message.text for part in self.allowed):

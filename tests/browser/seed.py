@@ -30,7 +30,9 @@ async def seed(url: str) -> None:
     """Fill a database. A worker that serves it afterwards finds one run that never ends, and one that nobody serves."""
     async with Engine(url, workflows=WORKFLOWS) as engine:
         for number in range(1, 3):
-            await engine.start(order_fulfilment, Order("ann", 40 + number), key=f"order-{number}", tags={"region": "eu"})
+            await engine.start(
+                order_fulfilment, Order("ann", 40 + number), key=f"order-{number}", tags={"region": "eu"}
+            )
         await engine.start(order_fulfilment, Order("ann", 4_200), key="order-4711", tags={"vip": ""})
         await engine.start(order_fulfilment, Order("stuck", 9_100), key="order-4702")
         await engine.start(make_thumbnails, 40, key="thumbs-1")

@@ -76,14 +76,20 @@ def serve(folder: Path) -> Iterator[Site]:
             said = json.loads(process.stdout.readline())
             yield Site(said["url"], process.pid, {role: text for role, (text, _) in made.items()})
         finally:
-            process.terminate()
+            process.kill()  # one of its runs never ends, and an orderly stop would wait for it
             process.wait(20)
             assert process.stdout is not None
             process.stdout.close()
 
 
 def sign_in(context: BrowserContext, site: Site, role: Role) -> None:
-    """Give the pages of a context the session of a role."""
-    headers = {"x-stepwell-page": "1", "origin": site.url}
-    answer = context.request.post(f"{site.url}/api/session", data={"token": site.tokens[role]}, headers=headers)
-    assert answer.ok, answer.text()
+    """Give the pages of a context the session of a role, which they share with other contexts."""
+    if (role.value, site.url) not in _COOKIES:
+        headers = {"x-stepwell-page": "1", "origin": site.url}
+        answer = context.request.post(f"{site.url}/api/session", data={"token": site.tokens[role]}, headers=headers)
+        assert answer.ok, answer.text()
+        _COOKIES[role.value, site.url] = context.cookies()
+    context.add_cookies(_COOKIES[role.value, site.url])  # type: ignore[arg-type]
+
+
+_COOKIES: Final[dict[tuple[str, str], Any]] = {}

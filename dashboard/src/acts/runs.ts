@@ -1,7 +1,7 @@
 // What can be done to one run.
 
 import { type Act, type Field, type Offer, offer, readJson, type Values } from "../acts";
-import { type Answer, type Repair, type Run, send, type Why } from "../api";
+import { type Answer, type Repair, type Run, type RunStatus, send, type Why } from "../api";
 import { changed } from "../live";
 import { toRun } from "../place";
 import { command, target, withInput } from "../shell";
@@ -246,7 +246,7 @@ const fork = repair({
   title: said.forkTitle,
   about: said.forkAbout,
   fields: (one) => [
-    { ...path(one.path, said.forkFrom), name: "from" },
+    { ...path(one.path || "/", said.forkFrom), name: "from", help: said.forkHelp },
     { name: "key", label: said.forkKey, kind: "text", initial: "", help: said.forkKeyHelp },
     reason(),
   ],
@@ -268,41 +268,26 @@ const fork = repair({
 
 export const runActs = { cancel, pause, resume, retry, resumeRollback, signal, redrive, rewind, skip, fork };
 
-/** What can be done to a run in its status, the most useful first. */
+/** What can be done to a run in its status, the most useful first. The server has the last word: it knows more. */
+const OFFERED: Record<RunStatus, Act<RunTarget>[]> = {
+  pending: [pause, cancel],
+  running: [pause, fork, cancel],
+  waiting: [signal, skip, pause, rewind, fork, cancel],
+  paused: [resume, skip, rewind, fork, cancel],
+  cancelling: [],
+  compensating: [],
+  compensation_failed: [resumeRollback, fork],
+  completed: [fork],
+  failed: [retry, redrive, skip, rewind, fork],
+  compensated: [fork],
+  cancelled: [fork],
+  continued: [],
+};
+
 export function offersOf(one: RunTarget): Offer[] {
-  const found: Act<RunTarget>[] = [];
-  switch (one.run.status) {
-    case "compensation_failed":
-      found.push(resumeRollback, redrive);
-      break;
-    case "failed":
-      found.push(retry, redrive, skip, rewind, fork);
-      break;
-    case "compensated":
-    case "cancelled":
-      found.push(redrive, fork);
-      break;
-    case "completed":
-      found.push(rewind, fork);
-      break;
-    case "continued":
-      break;
-    case "paused":
-      found.push(resume, rewind, skip, cancel);
-      break;
-    case "waiting":
-      if (one.awaited.length > 0) found.push(signal);
-      found.push(...(one.path ? [skip] : []), pause, cancel);
-      break;
-    case "cancelling":
-    case "compensating":
-      break;
-    case "pending":
-    case "running":
-      found.push(...(one.run.hold ? [resume] : [pause]), cancel);
-      break;
-  }
-  return found.map((act) => offer(act, one));
+  const isHeld = one.run.hold !== null && one.run.status !== "paused";
+  const fits = (act: Act<RunTarget>) => (act !== signal || one.awaited.length > 0) && (act !== skip || one.path !== "");
+  return OFFERED[one.run.status].filter(fits).map((act) => offer(act === pause && isHeld ? resume : act, one));
 }
 
 /** The offers with those first that the server advises. */

@@ -10,7 +10,7 @@ import type { Run } from "../api";
 import { number } from "../formats";
 import { useHead } from "../head";
 import { useKeys } from "../keys";
-import { useFollow, useReading } from "../live";
+import { sameAs, useFollow, useReading } from "../live";
 import { CopyButton } from "../parts/copy";
 import { Icon, Status } from "../parts/icon";
 import { ProblemBox } from "../parts/problem";
@@ -40,14 +40,17 @@ interface Tab {
 
 export default function RunPage(props: { params: Record<string, string>; query: Record<string, string> }) {
   const name = props.params["run"] ?? "";
-  return <OneRun key={name} name={name} query={props.query} />;
-}
-
-function OneRun(props: { name: string; query: Record<string, string> }) {
-  const { name } = props;
+  const { route } = useLocation();
   const ask = useMemo(() => recordOf(name), [name]);
   const reading = useReading(`run ${name}`, ask, 4_000);
   const record = reading.data.value;
+  const id = record?.run.run_id;
+  useEffect(() => {
+    // A key may name another run later. The address names this one, so that it can be kept.
+    if (!id || id === name) return;
+    sameAs(`run ${name}`, `run ${id}`);
+    route(toRun(id, props.query), true);
+  }, [id]);
   const isActive = record !== undefined && !isEnded(record.run);
   useFollow(
     isActive ? record.run.run_id : undefined,
@@ -73,7 +76,7 @@ function OneRun(props: { name: string; query: Record<string, string> }) {
     ) : (
       <Skeleton rows={10} label={words.reading} />
     );
-  return <Shown record={record} query={props.query} />;
+  return <Shown key={record.run.run_id} record={record} query={props.query} />;
 }
 
 function nameOf(run: Run): string {

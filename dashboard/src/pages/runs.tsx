@@ -2,8 +2,8 @@
 
 import { useLocation } from "preact-iso";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { offer, pageOffers } from "../acts";
-import { start } from "../acts/others";
+import { mayDo, offer, pageOffers } from "../acts";
+import { start, startable } from "../acts/others";
 import { read, type Run } from "../api";
 import { useFigures } from "../figures";
 import { number } from "../formats";
@@ -19,7 +19,6 @@ import { Skeleton } from "../parts/states";
 import { Took, Time } from "../parts/time";
 import { to, toRun } from "../place";
 import { listed } from "../run/list";
-import { may } from "../session";
 import { reasonOf } from "../statuses";
 import { words } from "../words";
 
@@ -46,28 +45,29 @@ export default function Runs(props: { query: Record<string, string> }) {
   const q = props.query["q"] ?? "";
   const cursor = props.query["cursor"];
   useHead(q ? `${words.nav.runs}: ${q}` : words.nav.runs, [{ text: words.nav.runs }]);
-  return <Found key={`${q} ${cursor ?? ""}`} q={q} cursor={cursor} />;
+  return <Found q={q} cursor={cursor} />;
 }
 
-/** The page of runs that a person looks at: it keeps its rows, with what is known of each now. */
-function useSteadyRows(found: Run[] | undefined, isSorted: boolean) {
-  const [shown, setShown] = useState<string[] | undefined>(undefined);
+/** The page of runs that a person looks at: it keeps its rows, with what is known of each now. Another name is another page. */
+function useSteadyRows(name: string, found: Run[] | undefined, isSorted: boolean) {
+  const [state, setState] = useState<{ name: string; ids: string[] } | undefined>(undefined);
   const known = useRef(new Map<string, Run>());
   for (const run of found ?? []) known.current.set(run.run_id, run);
+  const shown = state?.name === name ? state.ids : undefined;
+  const setShown = (ids: string[]) => setState({ name, ids });
   useEffect(() => {
     if (found && (!shown || isSorted)) setShown(found.slice(0, PAGE).map((run) => run.run_id));
   }, [found]);
   const ids = shown ?? found?.slice(0, PAGE).map((run) => run.run_id) ?? [];
   const present = new Set(found?.map((run) => run.run_id));
-  const fresh = shown ? (found ?? []).filter((run) => !known.current.has(run.run_id) || !shown.includes(run.run_id)) : [];
   const firstShown = ids.find((id) => present.has(id));
   const before = found?.findIndex((run) => run.run_id === firstShown) ?? -1;
   return {
     rows: ids.flatMap((id) => known.current.get(id) ?? []),
     /** Runs that came since, above those that are shown. */
-    newer: firstShown === undefined ? (ids.length === 0 ? fresh.length : 0) : Math.max(0, before),
+    newer: firstShown === undefined && ids.length === 0 ? (found?.length ?? 0) : Math.max(0, before),
     hasLeft: (run: Run) => found !== undefined && !present.has(run.run_id),
-    show: () => setShown(found?.slice(0, PAGE).map((run) => run.run_id)),
+    show: () => setShown(found?.slice(0, PAGE).map((run) => run.run_id) ?? []),
   };
 }
 
@@ -75,16 +75,17 @@ function Found(props: { q: string; cursor: string | undefined }) {
   const { q, cursor } = props;
   const { route } = useLocation();
   const workflows = useReading("workflows", (signal) => read("/api/workflows", { signal }), 30_000).data.value?.workflows;
-  const newest = workflows?.filter((one) => one.is_newest && !one.name.startsWith("stepwell.")) ?? [];
+  const offers = startable(workflows).length > 0 ? [offer(start, startable(workflows))] : [];
   const limit = useRef(PAGE);
+  const name = `runs ${q} ${cursor ?? ""}`;
   const reading = useReading(
-    `runs ${q} ${cursor ?? ""}`,
+    name,
     (signal) => read("/api/runs", { query: { q, limit: limit.current, ...(cursor ? { cursor } : {}) }, signal }),
     2_000,
   );
   const page = reading.data.value;
   const isSorted = /(?:^|\s)sort:/.test(q);
-  const list = useSteadyRows(page?.runs, isSorted);
+  const list = useSteadyRows(name, page?.runs, isSorted);
   // Rows that newer ones push down are read too, so that they stay true.
   limit.current = Math.min(READ_MAX, PAGE + list.newer);
   useEffect(() => {
@@ -92,20 +93,19 @@ function Found(props: { q: string; cursor: string | undefined }) {
   }, [list.rows.map((run) => run.run_id).join()]);
   const change = (filter: string) => route(to("runs", { q: filter }));
   const isFilterWrong = reading.problem.value?.code === "SW407";
-  const first = newest[0];
   useEffect(() => {
-    pageOffers.value = newest.map((one) => offer(start, one)).slice(0, 1);
-  }, [newest.map((one) => one.name).join()]);
+    pageOffers.value = offers;
+  }, [workflows]);
   return (
     <>
       <div class="head">
         <h1>{words.nav.runs}</h1>
         <Views q={q} />
-        {first && may("steer") && (
-          <div class="acts">
-            <ActButton offer={offer(start, first)} isPrimary />
-          </div>
-        )}
+        <div class="acts">
+          {offers.filter(mayDo).map((one) => (
+            <ActButton key={one.act.name} offer={one} isPrimary />
+          ))}
+        </div>
       </div>
       <FilterBox
         filter={q}

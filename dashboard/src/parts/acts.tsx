@@ -5,6 +5,7 @@ import {
   type Act,
   asking,
   begin,
+  changedValues,
   commandOf,
   initialValues,
   mayDo,
@@ -20,8 +21,11 @@ import { Command } from "./copy";
 import { Dialog, DialogHead } from "./dialog";
 import { FormField } from "./field";
 import { Icon } from "./icon";
+import { Menu } from "./menu";
 import { ProblemBox } from "./problem";
 import type { IconName } from "./sprite";
+
+const SHOWN_MAX = 3;
 
 /** The acts that are offered, and the command of the one that is pointed at or focused: at rest, of the first. */
 export function ActBar(props: { offers: Offer[]; isBelow?: boolean; hasPrimary?: boolean }) {
@@ -44,12 +48,37 @@ export function ActBar(props: { offers: Offer[]; isBelow?: boolean; hasPrimary?:
   return (
     <div class={`acts-with-commands ${props.isBelow ? "below" : ""}`}>
       <div class="acts">
-        {plain.map(button)}
+        {plain.slice(0, SHOWN_MAX).map(button)}
+        {plain.length > SHOWN_MAX && <More offers={plain.slice(SHOWN_MAX)} />}
         {dangerous.length > 0 && plain.length > 0 && <span class="sep" aria-hidden="true" />}
         {dangerous.map(button)}
       </div>
       <div class="cmds">{shown && <Command text={commandOf(shown)} />}</div>
     </div>
+  );
+}
+
+/** What is offered less often. */
+function More(props: { offers: Offer[] }) {
+  return (
+    <Menu
+      class="more"
+      summary="btn quiet"
+      label={words.acts.more}
+      button={
+        <>
+          {words.acts.more}
+          <Icon name="down" />
+        </>
+      }
+    >
+      {props.offers.map((one) => (
+        <button type="button" key={one.act.name} onClick={() => void begin(one)}>
+          {one.act.label}
+          <span class="cmdline">{commandOf(one)}</span>
+        </button>
+      ))}
+    </Menu>
   );
 }
 
@@ -93,7 +122,7 @@ function AskDialog(props: { offer: Offer }) {
   const isBusy = underWay.value === act.name;
   const close = () => (asking.value = undefined);
   const change = (name: string, value: string | boolean) => {
-    setValues((before) => ({ ...before, [name]: value }));
+    setValues((before) => changedValues(props.offer, before, name, value));
     setPlan(undefined);
   };
   const attempt = async (work: () => Promise<void>) => {
@@ -126,7 +155,7 @@ function AskDialog(props: { offer: Offer }) {
         <div class={act.plan ? "dialog-2" : "dialog-1"}>
           <div class="form">
             {problem && <ProblemBox problem={problem} />}
-            {act.fields?.(target).map((field) => (
+            {act.fields?.(target, values).map((field) => (
               <FormField key={field.name} id={`act-${field.name}`} field={field} values={values} onChange={change} />
             ))}
           </div>

@@ -65,7 +65,10 @@ export function FormField(props: {
               checked={value === option.value}
               onChange={() => props.onChange(field.name, option.value)}
             />
-            <span>{option.label}</span>
+            <span>
+              {option.label}
+              {option.help && <span class="why-not">{option.help}</span>}
+            </span>
           </label>
         ))}
         {notes}

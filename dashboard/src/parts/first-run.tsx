@@ -1,7 +1,7 @@
 // What a newcomer sees: nothing has run yet, and how to start the first run.
 
 import { offer } from "../acts";
-import { start } from "../acts/others";
+import { start, startable } from "../acts/others";
 import { read } from "../api";
 import { useReading } from "../live";
 import { mayDo } from "../acts";
@@ -12,11 +12,11 @@ import { Empty } from "./states";
 
 export function FirstRun() {
   const known = useReading("workflows", (signal) => read("/api/workflows", { signal }), 5_000).data.value;
-  const newest = known?.workflows.filter((one) => one.is_newest && !one.name.startsWith("stepwell.")) ?? [];
-  const first = newest[0];
+  const workflows = startable(known?.workflows);
+  const first = workflows[0];
   if (!known) return null;
   if (!first) return <Empty title={words.first.noWorkflow} text={words.first.noWorkflowText} command="stepwell dev app.py" />;
-  const one = offer(start, first);
+  const one = offer(start, workflows);
   return (
     <div class="start">
       <section class="box">

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { duration } from "../formats";
 import { crumbs, said } from "../head";
 import { connectionAt } from "../live";
@@ -14,6 +14,7 @@ import { live, theme, themes, zone } from "../settings";
 import { zoneName } from "../formats";
 import { words } from "../words";
 import { Icon, IconButton } from "./icon";
+import { Menu } from "./menu";
 import { isPaletteOpen, isSheetOpen } from "./palette";
 import { toastProblem } from "./toasts";
 
@@ -171,32 +172,6 @@ function LiveMark() {
   );
 }
 
-/** A menu that closes when something in it is chosen, when the focus leaves it, and with Escape. */
-function Menu(props: { label: string; class?: string; button: ComponentChildren; children: ComponentChildren }) {
-  const menu = useRef<HTMLDetailsElement>(null);
-  const close = () => menu.current?.removeAttribute("open");
-  return (
-    <details
-      ref={menu}
-      class={`menu ${props.class ?? ""}`}
-      onFocusOut={(event) => {
-        if (event.relatedTarget instanceof Node && !menu.current?.contains(event.relatedTarget)) close();
-      }}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape" || !menu.current?.open) return;
-        event.preventDefault();
-        close();
-        menu.current.querySelector("summary")?.focus();
-      }}
-    >
-      <summary class="icon-btn" aria-label={props.label} title={props.label}>
-        {props.button}
-      </summary>
-      <div class="sheet">{props.children}</div>
-    </details>
-  );
-}
-
 function ThemeMenu() {
   return (
     <Menu class="wide" label={words.frame.theme} button={<Icon name="sun" />}>
@@ -210,12 +185,19 @@ function ThemeMenu() {
   );
 }
 
+/** The first letters of the first and the last word of a name. */
+function initialsOf(name: string): string {
+  const parts = name.split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  const letters = [parts[0], parts.length > 1 ? parts.at(-1) : ""].map((part) => [...(part ?? "")][0] ?? "");
+  return letters.join("").toUpperCase() || "?";
+}
+
 function PersonMenu() {
   const who = session.value;
   if (!who) return null;
-  const initials = who.name.replace(/[^\p{L}\p{N} ._-]/gu, "").split(/[ ._-]+/).map((part) => [...part][0] ?? "").join("").slice(0, 2);
+  const initials = initialsOf(who.name);
   return (
-    <Menu class="wide" label={words.frame.person(who.name)} button={<span class="avatar">{initials.toUpperCase() || "?"}</span>}>
+    <Menu class="wide" label={words.frame.person(initials, who.name)} button={<span class="avatar">{initials}</span>}>
       <p class="sheet-head">
         <b class="strong">
           <bdi>{who.name}</bdi>

@@ -18,7 +18,7 @@ export function RawTab(props: { record: RunRecord }) {
         {cut && <p class="sub gap-t">{words.raw.cut(ENTRIES_MAX, entries.length)}</p>}
       </div>
       <Json
-        label={words.run.tabNames.raw}
+        label={words.raw.label}
         value={{
           run,
           waits,

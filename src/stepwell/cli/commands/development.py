@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text or JSON lines."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the dashboard in a browser.")
-def dev(
-    settings: Settings, module: str | None, port: int, fresh: bool, log_format: LogFormat, no_open: bool
-) -> None:
+def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_format: LogFormat, no_open: bool) -> None:
     """Run APP (default: app.py) and show what happens: a worker, the dashboard in your browser, and keys to crash the
     worker and skip time.
 

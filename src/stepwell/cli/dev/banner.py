@@ -24,8 +24,8 @@ def banner(facts: dict[str, Any], *, has_keys: bool) -> Iterator[str]:
     else:
         is_moved = urlsplit(facts["url"]).port != facts["port_asked"]
         opened = "opened in your browser; --no-open to stop that" if facts["is_opened"] else "o opens it"
-        note = f"port {facts['port_asked']} is taken" if is_moved else opened if has_keys else ""
-        yield f"  Dashboard   {facts['url']}" + (f"  ({note})" if note else "")
+        notes = [f"port {facts['port_asked']} is taken"] * is_moved + [opened] * has_keys
+        yield f"  Dashboard   {facts['url']}" + (f"  ({'; '.join(notes)})" if notes else "")
         yield f"  API         {facts['url']}/api/"
     yield f"  Workflows   {' · '.join(facts['workflows']) or 'none'}"
     yield (
