@@ -81,7 +81,7 @@ pages: setup ## types and tests of the pages of the dashboard
 	$(BIN)/python dashboard/build.py --check
 
 browser: setup ## every page of the dashboard in Chromium: accessibility in all modes, below a prefix behind a proxy
-	STEPWELL_BROWSER=all $(BIN)/python -m pytest tests/browser $(ARGS)
+	BROWSER_MODES=all $(BIN)/python -m pytest tests/browser $(ARGS)
 
 screenshots: setup ## pictures of every page of the dashboard, in light and dark, on a desk and on a phone, into screenshots/
 	$(BIN)/python -m tests.browser.screenshots $(ARGS)

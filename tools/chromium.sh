@@ -3,7 +3,7 @@
 # Nothing fails here: without it, only those tests fail, and they say what to do.
 set -euo pipefail
 
-for name in "${STEPWELL_CHROMIUM:-}" chromium chromium-browser google-chrome; do
+for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome; do
     if [ -n "$name" ] && command -v "$name" >/dev/null; then
         exit 0
     fi
@@ -12,4 +12,4 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing chromium"
     apt-get install --yes --quiet --no-install-recommends chromium >/dev/null 2>&1 && exit 0
 fi
-echo "no Chromium is installed: tests/browser will fail (apt-get install chromium, or set STEPWELL_CHROMIUM)" >&2
+echo "no Chromium is installed: tests/browser will fail (apt-get install chromium, or set CHROMIUM)" >&2

@@ -43,10 +43,10 @@ class Site(NamedTuple):
 
 def find_chromium() -> str:
     """Where Chromium is. Raises with how to get it."""
-    found = os.environ.get("STEPWELL_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         raise RuntimeError(
-            "tests/browser needs Chromium: `apt-get install chromium`, or name one with STEPWELL_CHROMIUM=/path/to/it"
+            "tests/browser needs Chromium: `apt-get install chromium`, or name one with CHROMIUM=/path/to/it"
         )
     return found
 

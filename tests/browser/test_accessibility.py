@@ -36,7 +36,7 @@ MODES: dict[str, dict[str, Any]] = {
     "contrast": {"contrast": "more"},
     "narrow": {"viewport": {"width": 320, "height": 700}},
 }
-CHOSEN = tuple(MODES) if os.environ.get("STEPWELL_BROWSER") == "all" else ("light",)
+CHOSEN = tuple(MODES) if os.environ.get("BROWSER_MODES") == "all" else ("light",)
 
 
 def findings(page: Page) -> list[str]:
