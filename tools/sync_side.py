@@ -94,6 +94,9 @@ TARGETS = (
             Twin("stepwell.engine.bulks", "Bulks", "SyncBulks"),
             Twin("stepwell.engine.workers", "Workers", "SyncWorkers"),
             Twin("stepwell.engine.versions", "Versions", "SyncVersions"),
+            Twin("stepwell.engine.diagnosis", "Diagnosis", "SyncDiagnosis"),
+            Twin("stepwell.engine.overviews", "Overviews", "SyncOverviews"),
+            Twin("stepwell.engine.histories", "Histories", "SyncHistories"),
             Twin(
                 "stepwell.wiring",
                 "Engine",

@@ -17,8 +17,11 @@ class Verb(StrEnum):
     FORK = "fork"
     LIST = "list"
     LIST_BULKS = "bulk list"
+    LIST_DEAD = "outbox list"
+    LIST_SIGNALS = "signals list"
     PAUSE = "pause"
     PUBLISH = "publish"
+    REPLAY = "outbox replay"
     RESUME = "resume"
     RESUME_ALL = "resume all"
     RESUME_ROLLBACK = "rollback resume"
@@ -58,8 +61,13 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     ),
     Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
     Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
+    Verb.LIST_DEAD: _Form("engine.outbox.list_dead()", "stepwell outbox ls --dead", "GET", "/outbox/dead"),
+    Verb.LIST_SIGNALS: _Form("engine.signals.list_unread()", "stepwell signals ls", "GET", "/signals/unread"),
     Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
     Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/events"),
+    Verb.REPLAY: _Form(
+        "engine.outbox.replay({target})", "stepwell outbox replay {target}", "POST", "/outbox/{target}/replay"
+    ),
     Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),
     Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/holds/resume"),
     Verb.RESUME_ROLLBACK: _Form(
@@ -92,7 +100,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/runs/{target}/why"),
     Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),
 }
-_LOOKS: Final = frozenset({Verb.LIST, Verb.LIST_BULKS, Verb.SHOW, Verb.WATCH, Verb.WHY})
+_LOOKS: Final = frozenset(
+    {Verb.LIST, Verb.LIST_BULKS, Verb.LIST_DEAD, Verb.LIST_SIGNALS, Verb.SHOW, Verb.WATCH, Verb.WHY}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,16 @@ from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
+from stepwell.engine.diagnosis import Diagnosis
 from stepwell.engine.events import Events
 from stepwell.engine.explanations import Explanation, explain_run
 from stepwell.engine.figures import read_figures
 from stepwell.engine.handles import Handle
+from stepwell.engine.histories import Histories
 from stepwell.engine.holds import Holds
 from stepwell.engine.ledger import Ledger
 from stepwell.engine.outbox import Outbox
+from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
 from stepwell.engine.runs import OnStart, Runs
@@ -70,7 +73,7 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `repairs`, `holds`, `outbox`, `bulks`, `workers` and `versions`.
+    `events`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `diagnosis`, `overviews` and `histories`.
     """
 
     def __init__(
@@ -122,6 +125,9 @@ class Engine:
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
         self.versions = Versions(backend)
+        self.diagnosis = Diagnosis(backend)
+        self.overviews = Overviews(backend)
+        self.histories = Histories(backend)
         self.ledger = Ledger(backend)
         for sink in self._routes:
             if isinstance(sink, TopicSink):

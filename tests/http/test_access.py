@@ -34,7 +34,10 @@ def expected() -> dict[tuple[str, str], list[bool]]:
 
 
 def spelled(path: str) -> str:
-    return path.replace("{run}", "key-1").replace("{workflow}", "checkout").replace("{hook}", "shop")
+    parts = {"run": "key-1", "left": "key-1", "right": "key-1", "workflow": "checkout", "hook": "shop", "seq": "1"}
+    for name, text in parts.items():
+        path = path.replace(f"{{{name}}}", text)
+    return path
 
 
 BODIES: dict[str, Any] = {

@@ -52,6 +52,9 @@ def test_the_filters_of_the_api_are_these() -> None:
     """A new one has to be read by `Call.filter`, and is then tested below."""
     assert {(each.name, place, name) for each, place, name in TAKERS} == {
         ("list_runs", "query", "q"),
+        ("show_histogram", "query", "q"),
+        ("count_runs", "query", "q"),
+        ("list_errors", "query", "q"),
         ("start_bulk", "body", "where"),
     }
     named = {

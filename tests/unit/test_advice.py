@@ -16,8 +16,10 @@ from stepwell.advice import Advice, Verb, advice_of, in_commands, in_python, in_
 from stepwell.cli.main import stepwell
 from stepwell.engine.bulks import Bulks
 from stepwell.engine.holds import Holds
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.runs import Runs
+from stepwell.engine.signals import Signals
 from stepwell.errors import RunPaused, StepwellError
 from stepwell.errors.records import FailureRecord
 from stepwell.http.routes import OPERATIONS
@@ -85,7 +87,11 @@ def test_every_call_is_one_that_the_engine_has(verb: Verb) -> None:
     name = advice(verb).as_python().partition("(")[0].split(".")
     assert name.pop(0) == "engine"
     owner = (
-        {"bulks": Bulks, "holds": Holds, "repairs": Repairs, "runs": Runs}[name.pop(0)] if len(name) == 2 else Engine
+        {"bulks": Bulks, "holds": Holds, "outbox": Outbox, "repairs": Repairs, "runs": Runs, "signals": Signals}[
+            name.pop(0)
+        ]
+        if len(name) == 2
+        else Engine
     )
 
     assert callable(inspect.getattr_static(owner, name[0]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_type_hints
+from datetime import datetime
+from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
@@ -10,6 +11,7 @@ from stepwell.advice import in_requests
 from stepwell.engine.causes import Cause
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.facts import FAILURE_FIELDS, Audience, facts_of, failure_facts, shown_fields
+from stepwell.engine.histories import PlaceView, PublishedView, TreeView
 from stepwell.engine.views import (
     AttemptView,
     EntryView,
@@ -25,7 +27,7 @@ from stepwell.http.operations import Call
 from stepwell.model.states import RunStatus
 
 
-def _fields_of(view: type, **types: Any) -> Any:
+def fields_of(view: type, **types: Any) -> Any:
     """A struct with the shown fields of a view, in their order. `types` has the types that differ in JSON."""
     hints = {**get_type_hints(view), **types}
     return msgspec.defstruct(f"{view.__name__}Fields", [(name, hints[name]) for name, _ in shown_fields(view)])
@@ -43,11 +45,11 @@ class FailureBody(_FailureFields):  # type: ignore[misc]  # its fields are those
     causes: dict[str, FailureBody]
 
 
-class HoldBody(_fields_of(HoldView)):  # type: ignore[misc]
+class HoldBody(fields_of(HoldView)):  # type: ignore[misc]
     """Who paused something, why, and when."""
 
 
-_RunViewFields: Any = _fields_of(RunView, status=RunStatus, failure=FailureBody | None, hold=HoldBody | None)
+_RunViewFields: Any = fields_of(RunView, status=RunStatus, failure=FailureBody | None, hold=HoldBody | None)
 
 
 class RunBody(_RunViewFields):  # type: ignore[misc]
@@ -55,25 +57,29 @@ class RunBody(_RunViewFields):  # type: ignore[misc]
 
 
 class RunPage(msgspec.Struct):
-    """Runs, newest first; `next` is the cursor of the page after this one."""
+    """Runs, newest first; `next` is the cursor of the page after this one.
+
+    `reasons` tells where each run is and why, if it was asked for.
+    """
 
     runs: list[RunBody]
     next: str | None
+    reasons: list[ReasonBody] | None = None
 
 
-class ProgressBody(_fields_of(ProgressView)):  # type: ignore[misc]
+class ProgressBody(fields_of(ProgressView)):  # type: ignore[misc]
     """The progress of a long step. `state` is a payload."""
 
 
-class AttemptBody(_fields_of(AttemptView)):  # type: ignore[misc]
+class AttemptBody(fields_of(AttemptView)):  # type: ignore[misc]
     """One failed attempt."""
 
 
-class WaitBody(_fields_of(WaitView, failed_attempts=list[AttemptBody])):  # type: ignore[misc]
+class WaitBody(fields_of(WaitView, failed_attempts=list[AttemptBody])):  # type: ignore[misc]
     """One thing that a run waits for."""
 
 
-_EntryViewFields: Any = _fields_of(EntryView, failure=FailureBody | None, failed_attempts=list[AttemptBody])
+_EntryViewFields: Any = fields_of(EntryView, failure=FailureBody | None, failed_attempts=list[AttemptBody])
 
 
 class EntryBody(_EntryViewFields):  # type: ignore[misc]
@@ -88,40 +94,79 @@ class HistoryPage(msgspec.Struct):
     next: int | None
 
 
+class ReasonBody(msgspec.Struct):
+    """Where a run is, and why, in one line; both are empty for a run that needs no explanation."""
+
+    where: str
+    why: str
+
+
+class PendingSignalBody(msgspec.Struct):
+    """A signal that a run has not received yet. `payload` is a payload."""
+
+    number: int
+    name: str
+    payload: Any
+    sent_at: datetime
+
+
 class ShownRun(msgspec.Struct):
-    """One run with what it waits for and what it has started."""
+    """One run with what it waits for and what it has started: its newest children, at most a hundred.
+
+    `pending` has the oldest signals that it has not received yet, at most a hundred; `pending_signals` are their names.
+    """
 
     run: RunBody
     waits: list[WaitBody]
     progress: list[ProgressBody]
     pending_signals: list[str]
     children: list[RunBody]
+    pending: list[PendingSignalBody]
+    reason: ReasonBody
 
 
-class Node(msgspec.Struct):
-    """A place in a run: its entry, its waits, and the places below it."""
+class Node(fields_of(PlaceView, entry=EntryBody | None, waits=list[WaitBody], progress=ProgressBody | None, below=Any)):  # type: ignore[misc]
+    """A place in a run: its entry, its waits, and the places below it. `count`, `failed` and `retried` are the lines at
+    it and below it; `children` is how many places are directly below, of which `below` may have only some, and `number`
+    is its own number among those beside it. `omitted` is the size of a value that is left out. `open_since` is for a
+    look into the past: it had begun then, and had not ended.
+    """
 
-    name: str
+    below: list[Node]
+
+
+class PublishedBody(fields_of(PublishedView)):  # type: ignore[misc]
+    """What a run has published under a name. `value` is a payload; it is null if `is_known` is false, because it has
+    changed since.
+    """
+
+
+class TreeBody(fields_of(TreeView, run=RunBody, root=Node, published=list[PublishedBody])):  # type: ignore[misc]
+    """A run as a tree of its places, after line `at` of `last`. `is_past` if more was recorded later."""
+
+
+class UndoBody(msgspec.Struct):
+    """A step that can be undone, and what became of its undo."""
+
     path: str
-    entry: EntryBody | None = None
-    waits: list[WaitBody] = []
-    below: list[Node] = []
+    state: Literal["undone", "failed", "not undone", "next", "kept"]
+    failure: FailureBody | None
 
 
-class TreeBody(msgspec.Struct):
-    """A run as a tree of its places."""
+class UndoList(msgspec.Struct):
+    """The steps that can be undone, last in first out: the order of a rollback."""
 
-    run: RunBody
-    root: Node
+    run_id: str
+    undos: list[UndoBody]
 
 
-class CauseBody(_fields_of(Cause, next=list[AdviceBody], causes=list[Any])):  # type: ignore[misc]
+class CauseBody(fields_of(Cause, next=list[AdviceBody], causes=list[Any])):  # type: ignore[misc]
     """One reason why a run is where it is, what to do about it, and the reasons of a child."""
 
     causes: list[CauseBody]
 
 
-_ExplanationFields: Any = _fields_of(Explanation, status=RunStatus, next=list[AdviceBody], chain=list[CauseBody])
+_ExplanationFields: Any = fields_of(Explanation, status=RunStatus, next=list[AdviceBody], chain=list[CauseBody])
 
 
 class WhyBody(_ExplanationFields):  # type: ignore[misc]
@@ -138,7 +183,7 @@ class ResultBody(msgspec.Struct):
     failure: FailureBody | None
 
 
-class SignalBody(_fields_of(SignalView, run_status=RunStatus | None)):  # type: ignore[misc]
+class SignalBody(fields_of(SignalView, run_status=RunStatus | None)):  # type: ignore[misc]
     """A signal that no run will read."""
 
 

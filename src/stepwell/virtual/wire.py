@@ -7,10 +7,23 @@ from typing import Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
+from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.store import Capabilities, Store
 from stepwell.stores.base.wakeups import Listener, Wakeups
 
-_NOUNS = ("runs", "signals", "events", "outbox", "holds", "ledger", "workers", "transactions", "transfers", "views")
+_NOUNS = (
+    "runs",
+    "signals",
+    "events",
+    "outbox",
+    "holds",
+    "ledger",
+    "workers",
+    "transactions",
+    "transfers",
+    "views",
+    "overviews",
+)
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -39,6 +52,7 @@ class RemoteStore:
         self.transactions: Any
         self.transfers: Any
         self.views: Any
+        self.overviews: Any
         for noun in _NOUNS:
             setattr(self, noun, _RemoteNoun(wire, noun, getattr(store, noun)))
 
@@ -55,6 +69,9 @@ class RemoteStore:
 
     def declare_encrypted(self) -> None:
         self._store.declare_encrypted()
+
+    def diagnosis(self) -> Diagnosis | None:
+        return self._store.diagnosis()
 
     async def open(self) -> None:
         await self._store.open()

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from stepwell.clock import Instant
+from stepwell.ids import RunId
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
 from stepwell.model.waits import Wait
@@ -84,7 +86,23 @@ class Order(NamedTuple):
     descending: bool = True
 
 
-def place_of(run: Run, by: SortKey) -> tuple[int, str]:
+class Placed(Protocol):
+    """What decides about the place of a run in an order."""
+
+    @property
+    def run_id(self) -> RunId: ...
+    @property
+    def created_at(self) -> Instant: ...
+    @property
+    def started_at(self) -> Instant | None: ...
+    @property
+    def ended_at(self) -> Instant | None: ...
+
+
+R = TypeVar("R", bound=Placed)
+
+
+def place_of(run: Placed, by: SortKey) -> tuple[int, str]:
     """The position of a run in an order."""
     number: int | None
     match by:
@@ -101,7 +119,7 @@ def place_of(run: Run, by: SortKey) -> tuple[int, str]:
     return -1 if number is None else number, run.run_id
 
 
-def in_order(runs: list[Run], order: Order) -> list[Run]:
+def in_order(runs: list[R], order: Order) -> list[R]:
     """Sort runs."""
     return sorted(runs, key=lambda run: place_of(run, order.by), reverse=order.descending)
 
@@ -142,7 +160,7 @@ def _number(run: Run, field: Field) -> int | None:
     return run.created_at if field is Field.CREATED else _took(run)
 
 
-def _took(run: Run) -> int | None:
+def _took(run: Placed) -> int | None:
     begun = run.created_at if run.started_at is None else run.started_at
     return None if run.ended_at is None else run.ended_at - begun
 

@@ -34,6 +34,7 @@ _ORDER: Final = (
     "amendments",
     "views",
     "listings",
+    "overviews",
     "blobs",
     "ledger",
     "packed_items",

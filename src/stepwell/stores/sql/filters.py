@@ -21,7 +21,7 @@ _NOT_COMPLETED = "status <> 'completed'"
 _ENDED = "ended_at is not null"
 _UNOWNED = "owner is null"
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE))
-_UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
+UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
 
 _TOOK = "ended_at - coalesce(started_at, created_at)"
 _NUMBERS = {
@@ -152,7 +152,17 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
             _conditions({"status": status, **common}, [*([_ENDED] if status in TERMINAL else []), *more], parameters)
             for status in dict.fromkeys(where.statuses)
         ]
-    return [_conditions(common, [each, *more], parameters) for each in (_ENDED, _UNENDED)]
+    return [_conditions(common, [each, *more], parameters) for each in (_ENDED, UNENDED)]
+
+
+def run_condition(where: RunFilter) -> tuple[str, dict[str, Any]]:
+    """All conditions of a filter as one, for a statement that has a range of its own."""
+    wanted = {"workflow": where.workflow, "key": where.key, "parent": where.parent}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    more, parameters = _more(where, None)
+    statuses = ", ".join(f"'{status}'" for status in dict.fromkeys(where.statuses))
+    texts = [*([f"status in ({statuses})"] if statuses else []), *(_CONDITIONS[name] for name in given), *more]
+    return " and ".join(texts).replace("{definition}", "definition") or "true", {**given, **parameters}
 
 
 def run_order(order: Order) -> str:

@@ -221,20 +221,25 @@ def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> lis
 
 def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[Run]:
     def query() -> list[Run]:
-        found: list[int] = []
-        text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
-        for condition, parameters in run_conditions(where, before):
-            one, page = text.replace("{conditions}", condition), list[int]()
-            for search in run_searches(where, before):
-                asked = one.replace("{more}", search.more).replace("{order}", search.order)
-                asked = asked.replace("{definition}", search.definition)
-                page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]
-                if len(page) == limit:
-                    break
-            found += page
-        return in_order(_listed(connection, found), where.order)[:limit]
+        return in_order(_listed(connection, find_page(connection, where, before, limit)), where.order)[:limit]
 
     return in_snapshot(connection, query)
+
+
+def find_page(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[int]:
+    """The numbers of the runs among which a page of a listing is: the first `limit` of them in its order."""
+    found: list[int] = []
+    text = SQL["views.list_runs"].replace("{tables}", run_tables(where))
+    for condition, parameters in run_conditions(where, before):
+        one, page = text.replace("{conditions}", condition), list[int]()
+        for search in run_searches(where, before):
+            asked = one.replace("{more}", search.more).replace("{order}", search.order)
+            asked = asked.replace("{definition}", search.definition)
+            page = [number for (number,) in connection.execute(asked, {**parameters, "limit": limit})]
+            if len(page) == limit:
+                break
+        found += page
+    return found
 
 
 def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:

@@ -267,10 +267,9 @@ begin
         || array_to_string(v_parts, ' union all ') || ') as parts order by ' || p_order || ' limit $3) as found';
 end $$;
 
--- If many runs match a condition without an index, the newest runs fill a page quickly. If few match, a scan of the
--- whole table is several times as fast as walking the ids in order.
-create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
-language plpgsql stable as $$
+-- The ids of the runs on a page, in order. If many runs match a condition without an index, the newest runs fill a page
+-- quickly. If few match, a scan of the whole table is several times as fast as walking the ids in order.
+create function {f}.find_page(p_filter jsonb, p_limit bigint, p_before text) returns bigint[] language plpgsql stable as $$
 declare
     v_way constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then ' desc' else ' asc' end;
     v_order constant text := case when {f}.place_of(p_filter->{RunFilter.order}->>{Order.by}) is null then '' else 'place'
@@ -291,6 +290,14 @@ begin
             execute {f}.page_of(p_filter, p_before, '{t}.runs', v_order, true) into v_found using p_filter, p_before, p_limit;
         end if;
     end if;
+    return v_found;
+end $$;
+
+create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
+language plpgsql stable as $$
+declare
+    v_found constant bigint[] := {f}.find_page(p_filter, p_limit, p_before);
+begin
     return (
         select coalesce(json_agg(found.value order by listed.place), '[]')::text
         from unnest(v_found) with ordinality as listed (run, place)
