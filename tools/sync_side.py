@@ -97,6 +97,8 @@ TARGETS = (
             Twin("stepwell.engine.diagnosis", "Diagnosis", "SyncDiagnosis"),
             Twin("stepwell.engine.overviews", "Overviews", "SyncOverviews"),
             Twin("stepwell.engine.histories", "Histories", "SyncHistories"),
+            Twin("stepwell.engine.movements", "Movements", "SyncMovements"),
+            Twin("stepwell.engine.streams", "Streams", "SyncStreams"),
             Twin(
                 "stepwell.wiring",
                 "Engine",

@@ -20,6 +20,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.histories import Histories, PublishedView, TreeView
 from stepwell.engine.holds import Holds
 from stepwell.engine.live import StreamItem, StreamReset
+from stepwell.engine.movements import Movements, Report
 from stepwell.engine.outbox import Outbox, OwedEvent
 from stepwell.engine.overviews import (
     COUNTED_MAX,
@@ -39,6 +40,7 @@ from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.signals import Signals
 from stepwell.engine.skips import NO_RESULT
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.streams import _PAGE, StreamPage, Streams
 from stepwell.engine.undos import Undo
 from stepwell.engine.versions import Versions, VersionUse
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView, WaitView
@@ -262,6 +264,10 @@ class SyncRuns:
     def detail(self, target: str) -> Detail:
         """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.detail(target))
+
+    def stored(self, target: str) -> Run:
+        """The row of a run, without its history. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.stored(target))
 
     def history(self, target: str) -> list[EntryView]:
         """Every line of a run's history, in the order of its commits. Raises `NotFoundError`."""
@@ -818,6 +824,47 @@ class SyncHistories:
         return self._portal.wait(self._inner.published(target))
 
 
+class SyncMovements:
+    """`engine.movements`: follows all runs. One reader serves all followers, and does nothing without one."""
+
+    def __init__(self, portal: Portal, inner: Movements) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def follow(self, after: str = "", watched: Sequence[str] = ()) -> Iterator[Report | None]:
+        """The runs that change from now on, or from a mark on, at most four times a second; None for each second
+        without a change.
+
+        Starts, ends and changes of status are reported of all runs, every commit of the watched runs. What a run goes
+        through between two looks is not reported if the run waits before and after it, unless it is watched. Never
+        ends by itself.
+        """
+        return self._portal.iterate(self._inner.follow(after, watched))
+
+
+class SyncStreams:
+    """`engine.streams`: reads the streams of one run line by line. `engine.runs.stream` reads their typed items."""
+
+    def __init__(self, portal: Portal, inner: Streams) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def names(self, target: str) -> list[str]:
+        """The names of the streams that a run has appended to, sorted. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.names(target))
+
+    def page(self, target: str, name: str, *, after: int = 0, limit: int = _PAGE) -> StreamPage:
+        """Lines with an offset above `after`. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.page(target, name, after=after, limit=limit))
+
+    def follow(self, target: str, name: str, *, after: int = 0) -> Iterator[StreamPage | None]:
+        """Lines as they come, several at once if they come quickly; None for each second without any.
+
+        Ends when the stream is closed, or when the run has ended. Raises `NotFoundError`.
+        """
+        return self._portal.iterate(self._inner.follow(target, name, after=after))
+
+
 class SyncEngine:
     """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
@@ -870,6 +917,8 @@ class SyncEngine:
         self.diagnosis = SyncDiagnosis(self._portal, self._inner.diagnosis)
         self.overviews = SyncOverviews(self._portal, self._inner.overviews)
         self.histories = SyncHistories(self._portal, self._inner.histories)
+        self.movements = SyncMovements(self._portal, self._inner.movements)
+        self.streams = SyncStreams(self._portal, self._inner.streams)
 
     def __enter__(self) -> Self:
         return self.open()

@@ -22,6 +22,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.histories import Histories
 from stepwell.engine.holds import Holds
 from stepwell.engine.ledger import Ledger
+from stepwell.engine.movements import Movements
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import Repairs
@@ -29,6 +30,7 @@ from stepwell.engine.results import Results
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.signals import Signals
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.streams import Streams
 from stepwell.engine.versions import Versions
 from stepwell.engine.views import RunView
 from stepwell.engine.workers import Workers
@@ -73,7 +75,8 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `diagnosis`, `overviews` and `histories`.
+    `events`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `diagnosis`, `overviews`,
+    `histories`, `streams` and `movements`.
     """
 
     def __init__(
@@ -128,6 +131,8 @@ class Engine:
         self.diagnosis = Diagnosis(backend)
         self.overviews = Overviews(backend)
         self.histories = Histories(backend)
+        self.movements = Movements(backend)
+        self.streams = Streams(backend)
         self.ledger = Ledger(backend)
         for sink in self._routes:
             if isinstance(sink, TopicSink):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from stepwell import Context, Engine, Fatal, workflow
 from stepwell.http import Role, Tokens, app
 from stepwell.sinks.base import EmittedEvent
 from stepwell.sinks.handlers import handler
-from tests.http.desk import TOKENS, Desk
+from tests.http.desk import TOKENS, Desk, until
 
 ORDER = {"customer": "ann", "amount": 42}
 
@@ -125,9 +124,7 @@ async def test_a_page_of_runs_tells_where_each_is_and_why(any_desk: Desk) -> Non
 
 async def test_topics_and_waits_tell_who_waits_for_what(any_desk: Desk) -> None:
     for _ in range(2):
-        run_id = await any_desk.start("approval")
-        while (await any_desk.get(f"/runs/{run_id}")).json()["run"]["status"] != "waiting":
-            await asyncio.sleep(0)  # the run is executed here
+        await any_desk.start_waiting("approval")
     await any_desk.post("/events", {"topic": "packed", "payload": 1, "retain": "1h"})
 
     topics = (await any_desk.get("/topics")).json()["topics"]
@@ -173,8 +170,15 @@ async def test_dead_letters_are_listed_sent_again_and_dropped(any_url: str) -> N
         desk = Desk(engine, app(engine, access=Tokens(TOKENS)))
         for key in ("a", "b"):
             await desk.start("shipping", key=key)
-        while len(dead := (await desk.get("/outbox/dead", params={"limit": 2})).json()["events"]) < 2:
-            await asyncio.sleep(0)
+
+        async def both() -> Any:
+            found = (await desk.get("/outbox/dead", params={"limit": 2})).json()["events"]
+            return found if len(found) == 2 else None
+
+        async def all_sent() -> bool:
+            return bool(sent) and not (await desk.get("/outbox")).json()["events"]
+
+        dead = await until(both)
         page = (await desk.get("/outbox/dead", params={"limit": 1})).json()
         blind = (await desk.get("/outbox/dead", role=Role.VIEWER)).json()["events"]
         refused.clear()
@@ -182,8 +186,7 @@ async def test_dead_letters_are_listed_sent_again_and_dropped(any_url: str) -> N
         replayed = await desk.post(f"/outbox/{first}/replay", {"sink": "shop"})
         dropped = await desk.post(f"/outbox/{second}/drop")
         again = await desk.post(f"/outbox/{second}/drop")
-        while not sent or (await desk.get("/outbox")).json()["events"]:
-            await asyncio.sleep(0)
+        await until(all_sent)
         rest = [(await desk.get(path)).json()["events"] for path in ("/outbox", "/outbox/dead")]
 
     assert [(one["name"], one["sink"], one["failure"], one["payload"]) for one in dead] == [

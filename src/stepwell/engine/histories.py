@@ -208,6 +208,8 @@ class _Shown:
     def view(self, part: Part) -> PlaceView:
         place, names = part.place, self._outline.names
         entry = None if place.entry is None else self._entries.get(place.entry.seq)
+        if entry is not None and entry.is_undone != place.is_undone:
+            entry = replace(entry, is_undone=place.is_undone)  # not yet, at an earlier line
         return PlaceView(
             place.name,
             place.path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from stepwell.clock import Instant
@@ -60,6 +61,12 @@ class Place:
         self.began_at: Instant | None = None
         self.ended_at: Instant | None = None
         self.below: list[Place] = _NONE
+
+    @property
+    def iteration(self) -> int | None:
+        """The number of an iteration of a loop, or of an item of a map."""
+        digits = self.name[1:]
+        return int(digits) if self.name[:1] == "~" and digits.isdecimal() else None
 
     @property
     def is_odd(self) -> bool:
@@ -155,9 +162,11 @@ class _Tree:
             place.progress, place.is_moving = one, True
 
     def sum_up(self) -> Place:
-        """Add what is below each place to it; returns the root."""
+        """Add what is below each place to it, and put iterations in their order; returns the root."""
         # A place is made after the one above it.
         for place in reversed(self._places.values()):
+            if len(place.below) > 1 and place.below[0].iteration is not None:
+                _sort_iterations(place.below)
             above = place.above
             if above is None:
                 continue
@@ -185,6 +194,15 @@ class _Tree:
                 found.number = len(above.below)
                 above.below.append(found)
         return found
+
+
+def _sort_iterations(places: list[Place]) -> None:
+    """Items of a map may end in any order."""
+    numbers = [-1 if one.iteration is None else one.iteration for one in places]
+    if any(after < before for before, after in pairwise(numbers)):
+        places.sort(key=lambda one: -1 if one.iteration is None else one.iteration)
+        for number, one in enumerate(places):
+            one.number = number
 
 
 def find_place(root: Place, path: str) -> Place | None:

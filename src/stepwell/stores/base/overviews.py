@@ -78,7 +78,7 @@ class Standing(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """Runs that may have changed. `is_whole` is false if there were more than the limit."""
+    """Runs that may have changed. `is_whole` is false if more than the limit were created or have ended."""
 
     runs: tuple[State, ...]
     is_whole: bool

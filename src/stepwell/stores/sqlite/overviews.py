@@ -201,15 +201,14 @@ def _to_state(row: Row) -> State:
 
 def _list_movement(connection: apsw.Connection, since: Instant, watched: Sequence[RunId], limit: int) -> Movement:
     def query() -> Movement:
-        ranges = [
-            rows_of(connection, "overviews.list_created", since=since, limit=limit + 1),
-            rows_of(connection, "overviews.list_ended", since=since, limit=limit + 1),
-            *(rows_of(connection, "overviews.list_status", status=each, limit=limit + 1) for each in _NOTABLE),
-        ]
+        created = rows_of(connection, "overviews.list_created", since=since, limit=limit + 1)
+        ended = rows_of(connection, "overviews.list_ended", since=since, limit=limit + 1)
+        notable = [rows_of(connection, "overviews.list_status", status=each, limit=limit) for each in _NOTABLE]
         ids = encode_texts([run_id for run_id in watched if is_storable(run_id)])
-        found = [row for rows in ranges for row in rows[:limit]] + rows_of(connection, "overviews.list_states", ids=ids)
-        states = {row[0]: _to_state(row) for row in found}
-        return Movement(tuple(states.values()), all(len(rows) <= limit for rows in ranges))
+        others = rows_of(connection, "overviews.list_states", ids=ids)
+        found = (created[:limit], ended[:limit], *notable, others)
+        states = {row[0]: _to_state(row) for rows in found for row in rows}
+        return Movement(tuple(states.values()), len(created) <= limit and len(ended) <= limit)
 
     return in_snapshot(connection, query)
 

@@ -163,14 +163,12 @@ begin
     foreach v_status in array array[
         'running', 'cancelling', 'compensating', 'pending', 'paused', 'compensation_failed'
     ] loop
-        v_found := array(
+        v_all := v_all || array(
             select id from {t}.runs
             where status = v_status and status <> 'completed'
             order by run_id desc
-            limit p_limit + 1
+            limit p_limit
         );
-        v_all := v_all || v_found[1:p_limit];
-        v_is_whole := v_is_whole and cardinality(v_found) <= p_limit;
     end loop;
     v_all := v_all || array(select id from {t}.runs where run_id = any ({f}.texts(p_watched)));
     return (
