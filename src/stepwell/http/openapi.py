@@ -64,7 +64,7 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _types_of(operation: Operation) -> list[Any]:
-    kinds = [kind for kind in operation.answers.values() if kind is not None]
+    kinds = [*(kind for kind in operation.answers.values() if kind is not None), *operation.events]
     if operation.body is not None:
         kinds.append(operation.body)
     if operation.query is not NoQuery:

@@ -34,6 +34,12 @@ _SEQ_DIGITS_MAX: Final = 15
 _PAGE: Final = 500  # lines of a history in one read
 
 
+def _json_of(name: str) -> Meta:
+    """A text that is the JSON of a type."""
+    schema = {"$ref": f"#/components/schemas/{name}"}
+    return Meta(extra_json_schema={"contentMediaType": "application/json", "contentSchema": schema})
+
+
 class ChangeEvent(msgspec.Struct):
     """One event: `entry` with a line of history, `run` with the run, or `problem`, the last; `data` is its JSON."""
 
@@ -74,7 +80,7 @@ class MovementEvent(msgspec.Struct):
 
     event: Literal["runs", "problem"]
     id: str
-    data: MovementBody
+    data: Annotated[str, _json_of("MovementBody")]
 
 
 class StateBody(msgspec.Struct):
@@ -89,7 +95,7 @@ class StateEvent(msgspec.Struct):
 
     event: Literal["state", "problem"]
     id: str
-    data: StateBody
+    data: Annotated[str, _json_of("StateBody")]
 
 
 class StreamNames(msgspec.Struct):
@@ -125,7 +131,7 @@ class StreamEvent(msgspec.Struct):
 
     event: Literal["line", "problem"]
     id: str
-    data: LineBody
+    data: Annotated[str, _json_of("LineBody")]
 
 
 class Mark(NamedTuple):
@@ -368,6 +374,7 @@ OPERATIONS = (
         {200: MovementEvent},
         query=MovementQuery,
         media=MEDIA,
+        events=(MovementBody,),
         event_id=r"^[0-9a-z]{1,15}-[0-9]{1,15}$",
     ),
     look(
@@ -389,6 +396,7 @@ OPERATIONS = (
         {200: StateEvent},
         query=FollowQuery,
         media=MEDIA,
+        events=(StateBody,),
         event_id=r"^[0-9]{1,15}$",
     ),
     look("/runs/{run}/streams", "list_streams", list_streams, "The streams of a run", {200: StreamNames}),
@@ -408,6 +416,7 @@ OPERATIONS = (
         {200: StreamEvent},
         query=FollowQuery,
         media=MEDIA,
+        events=(LineBody,),
         event_id=r"^[0-9]{1,15}$",
     ),
 )
