@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from stepwell import Context, Retry, step, workflow
+from stepwell import Context, Retry, StepContext, step, workflow
 
 MARKUP: Final = "<script>alert('stepwell')</script>"
 IMAGE: Final = '"><img src=x onerror=alert(1)>'
@@ -117,16 +117,12 @@ async def one_part(ctx: Context, number: int) -> int:
 
 
 @step(retry=Retry(max_attempts=4, initial="30s", factor=2.0, jitter=0.0))
-async def flaky(calls: int) -> str:
-    """Fail often. What it counts is lost with the process: a test of the display needs no more."""
-    _TRIED[calls] = _TRIED.get(calls, 0) + 1
+async def flaky(ctx: StepContext, calls: int) -> str:
+    """Fail often, and succeed at last."""
     await asyncio.sleep(0.3)
-    if _TRIED[calls] < calls:
-        raise TimeoutError(f"attempt {_TRIED[calls]} of {calls}: no answer in 300 ms")
+    if ctx.attempt < calls:
+        raise TimeoutError(f"attempt {ctx.attempt} of {calls}: no answer in 300 ms")
     return f"after {calls} attempts"
-
-
-_TRIED: dict[int, int] = {}
 
 
 @workflow

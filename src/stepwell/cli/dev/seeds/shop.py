@@ -334,7 +334,7 @@ async def import_catalogue(ctx: Context, rows: int) -> int:
         await inner.step("write", import_row, done)
         return Continue(done + 1)
 
-    return await ctx.loop("rows", one, 0, keep=rows)
+    return await ctx.loop("rows", one, 0, keep=rows + 1)
 
 
 async def settle_bank(week: str) -> str:
