@@ -38,7 +38,7 @@ from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.signals import Signals
-from stepwell.engine.skips import NO_RESULT
+from stepwell.engine.skips import NO_RESULT, Skippable
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
 from stepwell.engine.streams import _PAGE, StreamPage, Streams
 from stepwell.engine.undos import Undo
@@ -535,6 +535,13 @@ class SyncRepairs:
                 target, from_path, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run
             )
         )
+
+    def list_skippable(self, target: str) -> Skippable:
+        """The steps and waits of a run that `skip` can supply a result for now, each with the type of the result.
+
+        Where the workflow is not registered, types are not known, nor are steps that have not begun.
+        """
+        return self._portal.wait(self._inner.list_skippable(target))
 
 
 class SyncHolds:
