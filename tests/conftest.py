@@ -47,3 +47,6 @@ def pytest_collection_finish() -> None:
     """Twelve thousand tests are there to stay: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    if os.environ.get("GCT"):
+        gc.collect()
+        gc.set_threshold(*map(int, os.environ["GCT"].split(",")))
