@@ -443,7 +443,7 @@ class Context:
 
     # --- what people find it by ---
 
-    def set_attributes(self, attributes: Mapping[str, AttributeValue | None] | None = None, /, **named: Any) -> None:
+    def set_attributes(self, attributes: Mapping[str, AttributeValue | None] = MappingProxyType({}), /, **named: AttributeValue | None) -> None:
         """Set attributes of this run: `ctx.set_attributes(region="eu", amount=Decimal("42"), old=None)`.
 
         Values are text, numbers, booleans, or times with a time zone; None removes an attribute. People find and sort
