@@ -20,6 +20,7 @@ from sim.checks.signals import Signals
 from sim.checks.starts import check_claims, check_start_row
 from sim.coroutines import at_once
 from sim.faults import READS
+from sim.rows import Rows
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import Park, Verdict
@@ -28,7 +29,7 @@ from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
 from stepwell.replay.bodies import Body
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.views import Detail, RunFilter
+from stepwell.stores.base.views import Detail
 
 if TYPE_CHECKING:
     from sim.checks.timers import Timers
@@ -49,8 +50,9 @@ class Violation(NamedTuple):
 class Checker:
     """Watches one seed."""
 
-    def __init__(self, inspector: Store, nodes: dict[str, Any], stalls_max: int, time: Any) -> None:
+    def __init__(self, inspector: Store, rows: Rows, nodes: dict[str, Any], stalls_max: int, time: Any) -> None:
         self.inspector = inspector
+        self.rows = rows
         self.nodes = nodes
         self.stalls_max = stalls_max
         self._time = time
@@ -108,7 +110,7 @@ class Checker:
             self.outbox.after(method, args, answer, self.inspector.now())
             return
         before, now = self.rows_now, self.inspector.now()
-        self.rows_now = after = self.read_rows()
+        self.rows_now = after = self.rows.read()
         check_rows(self, method, args, before, after, now)
         check_descriptions(self, method, args, answer, before, after)
         match method:
@@ -252,10 +254,6 @@ class Checker:
             known = shadow.entries.get(entry.location)
             if known is not None and known != entry:
                 self.violate("I3", run_id, f"the entry at {shadow.path(entry.location)} is not what was committed")
-
-    def read_rows(self) -> dict[str, Run]:
-        """Every run's row as it is."""
-        return {row.run_id: row for row in at_once(self.inspector.views.list_runs(RunFilter(), limit=10_000))}
 
     def detail(self, run_id: str) -> Detail | None:
         """Everything about a run."""

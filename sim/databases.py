@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sim.rows import Rows, StoredRows, WrittenRows
 from stepwell.clock import Clock
 from stepwell.environment import Environment
 from stepwell.stores.base.store import Store
@@ -77,3 +78,10 @@ _DATABASES: dict[str, Callable[[], Database]] = {
 def open_database(store: str) -> Database:
     """A fresh database of that kind."""
     return _DATABASES[store]()
+
+
+def watch(database: Database, inspector: Store) -> Rows:
+    """The rows of a database. The inspector has opened it."""
+    if isinstance(database, InlineSqlite):
+        return WrittenRows(inspector, database.database.connection)
+    return StoredRows(inspector)

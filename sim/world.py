@@ -21,7 +21,7 @@ from sim.checks.timers import Timers
 from sim.checks.transactions import Transactions
 from sim.clients import Clients
 from sim.coroutines import at_once
-from sim.databases import open_database
+from sim.databases import open_database, watch
 from sim.ledger import Ledger
 from sim.mix import MODES, Mix, Shape, add_outages, draw_code, draw_mix, draw_shape
 from sim.outages import Outages
@@ -111,7 +111,7 @@ class World:
         inspector = self.database.open(inspecting.environment, self.host)
         at_once(inspector.open())
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
-        self.checker = Checker(inspector, nodes, self.shape.settings.stalls_max, self.loop.time)
+        self.checker = Checker(inspector, watch(self.database, inspector), nodes, self.shape.settings.stalls_max, self.loop.time)
         WITNESSES.begin(self)
         REACH.begin(self.programs)
         self.sinks = Sinks(self)

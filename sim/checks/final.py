@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def check_end(world: World) -> None:
     """Everything that can only be said when all has ended."""
     checker = world.checker
+    assert checker.rows.read_all() == checker.rows_now, "the checker has not seen every change"
     for run_id in checker.rows_now:
         detail = checker.detail(run_id)
         assert detail is not None

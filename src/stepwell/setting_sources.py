@@ -71,7 +71,7 @@ class Sources:
 
     def __init__(self, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
         own = os.environ if environ is None else environ
-        self._variables = {name: value for name, value in own.items() if name.startswith(PREFIX) and value}
+        self._variables = {name: own[name] for name in own if name.startswith(PREFIX) and own[name]}
         for name in self._variables:
             _check_variable(name)
         self._folder = Path.cwd() if folder is None else folder
@@ -175,19 +175,20 @@ def _find_file(folder: Path) -> SettingsFile | None:
 
 def _files_in(folder: Path) -> Iterator[SettingsFile | None]:
     for name in (FILE, PYPROJECT):
-        path = folder / name
+        path = os.path.join(folder, name)  # noqa: PTH118  pathlib is slow, and every engine looks
         try:
-            found = path.stat()
+            found = os.stat(path)  # noqa: PTH116
         except OSError:
             continue
         yield _read_file(path, found.st_mtime_ns, found.st_size)
 
 
 @lru_cache(maxsize=16)
-def _read_file(path: Path, _changed_ns: int, _size: int) -> SettingsFile | None:
+def _read_file(file: str, _changed_ns: int, _size: int) -> SettingsFile | None:
     """The settings of a file; None for a `pyproject.toml` without any. Read again when the file has changed."""
     import tomllib
 
+    path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

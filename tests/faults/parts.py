@@ -14,7 +14,7 @@ from sim.__main__ import SEEDS_PER_SWITCH
 from sim.cases.sweeps import CASES, sweep_cases
 from sim.golden import golden_programs
 from sim.runner import describe, prepare
-from sim.sabotage.switches import POSTGRES, USUAL, catch
+from sim.sabotage.switches import POSTGRES, SWEPT, USUAL, catch, store_of
 from sim.sweep import FAULTS, sweep
 from sim.world import simulate
 
@@ -31,10 +31,22 @@ _ALWAYS = ("crash_after", "ack_lost")
 _IN_TURN = tuple(fault for fault in FAULTS if fault not in _ALWAYS)
 
 
+def share(part: int, parts: int) -> list[str]:
+    """The switches of one part. Those that are caught with the same seed are together: the whole engine is then
+    simulated once for all of them.
+    """
+    known = dict(_lines(_SEEDS))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in SWITCHES:
+        place = (name,) if name in SWEPT or name not in known else (store_of(name), known[name])
+        groups.setdefault(place, []).append(name)
+    return [name for group in list(groups.values())[part::parts] for name in group]
+
+
 def sabotage(part: int, parts: int) -> int:
     """Catch the switches of one part; how many were not."""
     missed = 0
-    for name in SWITCHES[part::parts]:
+    for name in share(part, parts):
         seed = _find_seed(name)
         missed += seed is None
         print(f"{name} {'NOT CAUGHT' if seed is None else 'caught'}")

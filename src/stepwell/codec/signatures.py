@@ -6,6 +6,7 @@ compensation gets the input of its step from such a call.
 
 from __future__ import annotations
 
+import builtins
 import collections.abc
 import dataclasses
 import functools
@@ -126,6 +127,10 @@ def _resolve(holder: Any, function: str, name: str, annotation: Any) -> Any:
     """One annotation as a type. Each is resolved separately, so that a bad one does not affect the others."""
     if annotation is MISSING:
         return ANY
+    if isinstance(annotation, str) and annotation.isidentifier():
+        named = _named(holder, annotation)
+        if named is not None:
+            return named
     carrier = type("Annotations", (), {"__annotations__": {name: annotation}})
     try:
         scope = getattr(holder, "__globals__", {})
@@ -133,6 +138,14 @@ def _resolve(holder: Any, function: str, name: str, annotation: Any) -> Any:
     except Exception as error:  # noqa: BLE001  evaluating an author's annotation may raise anything
         return Unresolved(function, name, str(annotation), f"{type(error).__name__}: {error}")
     return hints[name]
+
+
+def _named(holder: Any, name: str) -> type | None:
+    """The class that an annotation names, which most do: evaluating one takes 50 times as long."""
+    scope = getattr(holder, "__globals__", {})
+    found = _nonlocals(holder).get(name, scope.get(name, getattr(builtins, name, None)))
+    is_class = isinstance(found, type) and found is not typing.Generic and found is not typing.Protocol
+    return found if is_class else None
 
 
 def _nonlocals(holder: Any) -> dict[str, Any]:

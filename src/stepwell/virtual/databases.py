@@ -33,17 +33,17 @@ class InlineSqlite:
         from stepwell.stores.sqlite.database import SqliteDatabase
 
         self._path = ":memory:" if file is None else str(file)
-        self._database: SqliteDatabase = SqliteDatabase(self._path, synchronous="NORMAL")
+        self.database: SqliteDatabase = SqliteDatabase(self._path, synchronous="NORMAL")
 
     def open(self, environment: Environment, told: Clock) -> Store:
         from stepwell.stores.sqlite.runners import InlineRunner
         from stepwell.stores.sqlite.store import SqliteStore
 
-        return SqliteStore(environment, self._path, runner=InlineRunner(self._database))
+        return SqliteStore(environment, self._path, runner=InlineRunner(self.database))
 
     def close(self) -> None:
-        self._database.handles.clear()
-        self._database.close()
+        self.database.handles.clear()
+        self.database.close()
 
 
 class InlinePostgres:

@@ -32,15 +32,14 @@ def open_writer(path: str, synchronous: Synchronous, *, is_shared: bool = False)
     Raises `StoreNotWritableError`, `ForeignFileError`, `SchemaMismatchError`, or the driver's errors.
     """
     if path == MEMORY:
-        connection = _connect(path, LOCK_SECONDS_MAX, create=True)
+        connection = _connect(path, 0, create=True)
         _copy_empty(connection)
-    else:
-        prepare_file(path)
-        connection = _connect(path, LOCK_SECONDS_MAX)
+        return connection
+    prepare_file(path)
+    connection = _connect(path, LOCK_SECONDS_MAX)
     try:
         version = identify(connection, path, is_shared=is_shared)
-        if path != MEMORY:
-            _use_wal(connection, path, synchronous)
+        _use_wal(connection, path, synchronous)
         if version < MIGRATIONS[-1].number:
             _migrate(connection, path, is_shared=is_shared)
         # From here on the runner waits for locks: waiting must not happen on the event loop's thread.
