@@ -30,6 +30,13 @@ def sweep(
         yield f"{name}: {text}", _run((name,), store, mode, shots)
 
 
+def sweep_in_turn(name: str, store: str, mode: str, first: int) -> Iterator[tuple[str, Report]]:
+    """One program: one fault at each of its store calls, of all kinds in turn, from the kind with that number on."""
+    for edge in range(1, count_edges(name, store, mode) + 1):
+        fault = FAULTS[(first + edge) % len(FAULTS)]
+        yield f"{name}: {fault} at call {edge}", _run((name,), store, mode, [("*", edge, fault)])
+
+
 def sweep_freezes(name: str, store: str, mode: str) -> Iterator[tuple[str, Report]]:
     """One program: its workers stand still after each of their first handles in turn; each with what it was."""
     for handle in range(_HANDLES):

@@ -15,7 +15,7 @@ from sim.cases.sweeps import CASES, sweep_cases
 from sim.golden import golden_programs
 from sim.runner import describe, prepare
 from sim.sabotage.switches import POSTGRES, SWEPT, USUAL, catch, store_of
-from sim.sweep import FAULTS, sweep
+from sim.sweep import sweep_in_turn
 from sim.world import simulate
 
 # Events are sent for ever: it takes half a million calls to a server until the simulation gives up.
@@ -26,9 +26,6 @@ _HERE = Path(__file__).parent
 _REGRESSIONS = _HERE / "regression_seeds.txt"
 _SEEDS = _HERE / "sabotage_seeds.txt"
 _STORE, _MODE = "sqlite", "live"
-# At every call of every program; of the others each program has one.
-_ALWAYS = ("crash_after", "ack_lost")
-_IN_TURN = tuple(fault for fault in FAULTS if fault not in _ALWAYS)
 
 
 def share(part: int, parts: int) -> list[str]:
@@ -67,8 +64,7 @@ def sweep_programs(part: int, parts: int) -> int:
     prepare()
     broken = 0
     for number, name in list(enumerate(golden_programs()))[part::parts]:
-        faults = (*_ALWAYS, _IN_TURN[number % len(_IN_TURN)])
-        for what, report in sweep(name, _STORE, _MODE, faults):
+        for what, report in sweep_in_turn(name, _STORE, _MODE, number):
             broken += bool(report.violations)
             for violation in report.violations[:1]:
                 print(f"{violation.invariant} violated ({_STORE}, {_MODE}) by {what}: {violation.text}")

@@ -64,17 +64,23 @@ async def wandering(ctx: Context, order: str) -> None:
 
 
 @pytest.fixture
-def session(pytester: pytest.Pytester) -> Session:
-    """Runs pytest in a folder with a shop in it; the plugin is found as it is where the package is installed."""
-    pytester.makepyfile(shop=SHOP)
-    finds = any(entry.value == "stepwell.testing.plugin" for entry in entry_points(group="pytest11"))
+def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """Runs pytest in a folder with a shop in it.
 
-    def run(test: str, *args: str) -> pytest.RunResult:
+    Pytest loads only the plugins that the test needs, which saves seconds; `finds=True` lets it look for what is installed.
+    """
+    pytester.makepyfile(shop=SHOP)
+    is_installed = any(entry.value == "stepwell.testing.plugin" for entry in entry_points(group="pytest11"))
+
+    def run(test: str, *args: str, finds: bool = False) -> pytest.RunResult:
         pytester.makepyfile(test_shop=test)
-        plugin = () if finds else ("-p", "stepwell.testing.plugin")
-        # A process of its own: nothing of this session leaks into that one.
+        plugins = () if finds and is_installed else ("-p", "stepwell.testing.plugin")
+        if not finds:
+            monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            plugins += () if "no:asyncio" in args else ("-p", "pytest_asyncio.plugin")
         quiet = () if "no:asyncio" in args else ("-o", "asyncio_default_fixture_loop_scope=function")
-        return pytester.runpytest_subprocess(*plugin, *quiet, "-p", "no:cacheprovider", *args)
+        # A process of its own: nothing of this session leaks into that one.
+        return pytester.runpytest_subprocess(*plugins, *quiet, "-p", "no:cacheprovider", *args)
 
     return run
 
@@ -97,7 +103,7 @@ def test_a_function(stepwell):
     ids=["no plugin for coroutines", "strict", "auto"],
 )
 def test_coroutines_and_functions_run_with_or_without_another_plugin(session: Session, args: tuple[str, ...]):
-    session(HAPPY, *args, "-W", "error").assert_outcomes(passed=2)
+    session(HAPPY, *args, "-W", "error", finds=True).assert_outcomes(passed=2)
 
 
 def test_a_test_that_fails_fails(session: Session):
@@ -380,7 +386,7 @@ async def test_{number}(stepwell):
     broken = "\ndef test_broken(stepwell):\n    stepwell.run(fulfil, 'bad').assert_status('completed')\n"
     result = session(
         "import pytest\nfrom shop import fulfil\n" + tests + broken,
-        *("-n", "2", "--stepwell-report", "runs.html", "--stepwell-paths"),
+        *("-p", "xdist", "-n", "2", "--stepwell-report", "runs.html", "--stepwell-paths"),
     )
 
     result.assert_outcomes(passed=20, failed=1)
