@@ -46,15 +46,15 @@ class StoredRows:
 class WrittenRows(StoredRows):
     """Reads those that were written since the last time: SQLite itself tells of every row that any statement writes.
 
-    It tells of it also if the transaction is rolled back later, but not if the table has no row numbers. The tables that
-    a run's row is read from have them.
+    It tells of it also if the transaction is rolled back later, but not if the table has no row numbers. The tables
+    that a run's row is read from have them.
     """
 
     def __init__(self, inspector: Store, connection: apsw.Connection) -> None:
         super().__init__(inspector)
         self._connection = connection
         self._rows: dict[str, Run] = {}
-        self._workers: list[tuple[int, str]] = []
+        self._workers: list[tuple[object, ...]] = []
         self._written: set[int] = set()  # the numbers of runs
         self._are_workers_written = False
         self._are_all_read_next = True
@@ -88,7 +88,7 @@ class WrittenRows(StoredRows):
 
     def _compare_workers(self) -> None:
         """A heartbeat writes a worker's row, and no run's row has anything of it but the name of its owner."""
-        workers = self._connection.execute("select id, incarnation from stepwell_workers order by id").fetchall()
+        workers = [*self._connection.execute("select id, incarnation from stepwell_workers order by id")]
         self._are_all_read_next |= workers != self._workers
         self._workers, self._are_workers_written = workers, False
 

@@ -111,7 +111,8 @@ class World:
         inspector = self.database.open(inspecting.environment, self.host)
         at_once(inspector.open())
         nodes = {node["id"]: node for program in self.programs for node in walk(program)}
-        self.checker = Checker(inspector, watch(self.database, inspector), nodes, self.shape.settings.stalls_max, self.loop.time)
+        rows = watch(self.database, inspector)
+        self.checker = Checker(inspector, rows, nodes, self.shape.settings.stalls_max, self.loop.time)
         WITNESSES.begin(self)
         REACH.begin(self.programs)
         self.sinks = Sinks(self)

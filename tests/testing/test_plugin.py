@@ -67,14 +67,14 @@ async def wandering(ctx: Context, order: str) -> None:
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Runs pytest in a folder with a shop in it.
 
-    Pytest loads only the plugins that the test needs, which saves seconds; `finds=True` lets it look for what is installed.
+    Pytest loads only the plugins that the test needs, which saves seconds. `finds=True` loads what is installed.
     """
     pytester.makepyfile(shop=SHOP)
     is_installed = any(entry.value == "stepwell.testing.plugin" for entry in entry_points(group="pytest11"))
 
     def run(test: str, *args: str, finds: bool = False) -> pytest.RunResult:
         pytester.makepyfile(test_shop=test)
-        plugins = () if finds and is_installed else ("-p", "stepwell.testing.plugin")
+        plugins: tuple[str, ...] = () if finds and is_installed else ("-p", "stepwell.testing.plugin")
         if not finds:
             monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             plugins += () if "no:asyncio" in args else ("-p", "pytest_asyncio.plugin")

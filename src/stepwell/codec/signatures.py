@@ -144,8 +144,9 @@ def _named(holder: Any, name: str) -> type | None:
     """The class that an annotation names, which most do: evaluating one takes 50 times as long."""
     scope = getattr(holder, "__globals__", {})
     found = _nonlocals(holder).get(name, scope.get(name, getattr(builtins, name, None)))
-    is_class = isinstance(found, type) and found is not typing.Generic and found is not typing.Protocol
-    return found if is_class else None
+    if not isinstance(found, type) or found in (typing.Generic, typing.Protocol):
+        return None
+    return found
 
 
 def _nonlocals(holder: Any) -> dict[str, Any]:
