@@ -56,6 +56,13 @@ COUNTED = (
     ("events received", "events received"),
     ("events repeated", "events repeated"),
     ("dead letters", "dead letters"),
+    ("records changed", "changes"),
+    ("record changes repeated", "changes repeated"),
+    ("record changes too late", "changes stale"),
+    ("records due", "records that were due"),
+    ("records opened by runs", "forms opened"),
+    ("records answered", "forms answered"),
+    ("records ended by runs", "forms closed without an answer"),
 )
 
 

@@ -75,11 +75,10 @@ def test_doctor_names_triggers_and_services_that_need_a_person(cli: Cli, db: Sho
     async def break_things() -> None:
         async with Engine(db.url) as engine:
             backend = engine._backend
-            records, now = Records(backend, RecordKind.TRIGGER, TriggerBody), engine.now()
-            body = (await records.get("refusals")).body
-            old = TriggerBody(body.topic, "old", 1, True, False, None, None, 0, now - KEPT - 1)
+            records = Records(backend, RecordKind.TRIGGER, TriggerBody)
+            old = TriggerBody("tick", "old", 1, True, False, None, None, 0, engine.now() - KEPT - 1)
             await records.change("old", lambda it: declared(old, it))
-            await records.change("old", lambda it: expired(it, now))
+            await records.change("old", lambda it: expired(1, it))
             failures = ServiceFailures(backend)
             await failures.note("triggers", "1", "alpha", RuntimeError("the disk is full"), 3)
 

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import Scene, child_of, new_run, place, step, wait_signal
 from stepwell.ids import RunId
@@ -159,54 +157,60 @@ async def _list(scene: Scene, *conditions: Condition, **parts: Any) -> str:
     return " ".join(run.run_id for run in found)
 
 
+_COMPARED: tuple[tuple[str, Pattern, str], ...] = (
+    ("n", compared(_A.IS, 9), "e a"),
+    ("n", compared(_A.IS, 9.0), "e a"),
+    ("n", compared(_A.IS, "9"), "g"),
+    ("n", compared(_A.IS, _HUGE + 1), "d"),
+    ("n", compared(_A.ABOVE, 9), "d c"),
+    ("n", compared(_A.FROM, 9), "e d c a"),
+    ("n", compared(_A.ABOVE, _HUGE), "d"),
+    ("n", compared(_A.BELOW, 9), "b"),
+    ("n", compared(_A.UP_TO, Decimal("9.0")), "e b a"),
+    ("n", compared(_A.BELOW, Decimal("-0.5")), ""),
+    ("n", compared(_A.UP_TO, Decimal("-0.5")), "b"),
+    ("n", (_A.ANY.value,), "g e d c b a"),
+    ("n", (_A.LIKE.value, "", ""), "g"),
+    ("s", compared(_A.IS, "eu"), "a"),
+    ("s", compared(_A.IS, "EU*"), "b"),
+    ("s", compared(_A.IS, ""), "d"),
+    ("s", compared(_A.ABOVE, "eu"), "g e c"),
+    ("s", compared(_A.BELOW, "eu"), "d b"),
+    ("s", compared(_A.FROM, ""), "g e d c b a"),
+    ("s", (_A.LIKE.value, "eu", ""), "c a"),
+    ("s", (_A.LIKE.value, "eu_", ""), "c"),
+    ("s", (_A.LIKE.value, "", "*"), "b"),
+    ("s", (_A.LIKE.value, "gr", "e"), "e"),
+    ("b", compared(_A.IS, True), "a"),
+    ("b", compared(_A.IS, False), "b"),
+    ("w", compared(_A.IS, _DUE), "a"),
+    ("w", compared(_A.BELOW, _DUE), "d"),
+    ("w", compared(_A.FROM, datetime(1, 1, 1, tzinfo=UTC)), "d a"),
+    ("unknown", (_A.ANY.value,), ""),
+)
+
+
 class AttributeFilterSuite(StoreCase):
     """Listings by attributes, titles and who started a run."""
 
-    @pytest.mark.parametrize(
-        ("name", "value", "expected"),
-        [
-            ("n", compared(_A.IS, 9), "e a"),
-            ("n", compared(_A.IS, 9.0), "e a"),
-            ("n", compared(_A.IS, "9"), "g"),
-            ("n", compared(_A.IS, _HUGE + 1), "d"),
-            ("n", compared(_A.ABOVE, 9), "d c"),
-            ("n", compared(_A.FROM, 9), "e d c a"),
-            ("n", compared(_A.ABOVE, _HUGE), "d"),
-            ("n", compared(_A.BELOW, 9), "b"),
-            ("n", compared(_A.UP_TO, Decimal("9.0")), "e b a"),
-            ("n", compared(_A.BELOW, Decimal("-0.5")), ""),
-            ("n", compared(_A.UP_TO, Decimal("-0.5")), "b"),
-            ("n", (_A.ANY.value,), "g e d c b a"),
-            ("n", (_A.LIKE.value, "", ""), "g"),
-            ("s", compared(_A.IS, "eu"), "a"),
-            ("s", compared(_A.IS, "EU*"), "b"),
-            ("s", compared(_A.IS, ""), "d"),
-            ("s", compared(_A.ABOVE, "eu"), "g e c"),
-            ("s", compared(_A.BELOW, "eu"), "d b"),
-            ("s", compared(_A.FROM, ""), "g e d c b a"),
-            ("s", (_A.LIKE.value, "eu", ""), "c a"),
-            ("s", (_A.LIKE.value, "eu_", ""), "c"),
-            ("s", (_A.LIKE.value, "", "*"), "b"),
-            ("s", (_A.LIKE.value, "gr", "e"), "e"),
-            ("b", compared(_A.IS, True), "a"),
-            ("b", compared(_A.IS, False), "b"),
-            ("w", compared(_A.IS, _DUE), "a"),
-            ("w", compared(_A.BELOW, _DUE), "d"),
-            ("w", compared(_A.FROM, datetime(1, 1, 1, tzinfo=UTC)), "d a"),
-            ("unknown", (_A.ANY.value,), ""),
-        ],
-    )
-    async def test_a_value_is_compared_with_values_of_its_type(
-        self, scene: Scene, name: str, value: Pattern, expected: str
-    ) -> None:
+    async def test_a_value_is_compared_with_values_of_its_type(self, scene: Scene) -> None:
         await _fill(scene)
-
-        assert await _list(scene, having(name, value)) == expected
         runs = await scene.store.views.list_runs(RunFilter(), limit=99)
-        assert " ".join(run.run_id for run in runs if meets(run, (), having(name, value))) == expected
-        rest = " ".join(sorted(set("abcdefg") - set(expected), reverse=True))
-        assert await _list(scene, having(name, value, negated=True)) == rest
-        assert (await _list(scene, having(name, value), order=Order(descending=False))) == expected[::-1]
+        found, rest, upwards, alike = {}, {}, {}, {}
+
+        for name, value, _ in _COMPARED:
+            one, other = having(name, value), having(name, value, negated=True)
+            found[name, value] = await _list(scene, one)
+            rest[name, value] = await _list(scene, other)
+            upwards[name, value] = await _list(scene, one, order=Order(descending=False))
+            alike[name, value] = " ".join(run.run_id for run in runs if meets(run, (), one))
+
+        expected = {(name, value): listed for name, value, listed in _COMPARED}
+        assert found == alike == expected
+        assert rest == {
+            case: " ".join(sorted(set("abcdefg") - set(one), reverse=True)) for case, one in expected.items()
+        }
+        assert upwards == {case: one[::-1] for case, one in expected.items()}
 
     async def test_conditions_combine_with_others_and_are_paged(self, scene: Scene) -> None:
         await _fill(scene)
@@ -225,23 +229,21 @@ class AttributeFilterSuite(StoreCase):
                 seen += page.split()
             assert seen == whole
 
-    @pytest.mark.parametrize(
-        ("name", "expected"), [("n", "b a e c d g"), ("s", "d b a c e g"), ("b", "b a"), ("w", "d a"), ("unknown", "")]
-    )
-    async def test_an_order_by_an_attribute_has_the_runs_with_it(self, scene: Scene, name: str, expected: str) -> None:
+    async def test_an_order_by_an_attribute_has_the_runs_with_it(self, scene: Scene) -> None:
         await _fill(scene)
-        wanted = expected.split()
+        expected = {"n": "b a e c d g", "s": "d b a c e g", "b": "b a", "w": "d a", "unknown": ""}
 
-        for is_descending in (False, True):
-            order, seen = Order(descending=is_descending, attribute=name), list[str]()
-            while page := await _list(scene, order=order, limit=2, before=RunId(seen[-1]) if seen else None):
-                seen += page.split()
-            assert seen == (wanted[::-1] if is_descending else wanted)
-            assert await _list(scene, order=order, before=RunId("f")) == ""
-        order = Order(attribute=name)
-        assert await _list(scene, order=order, statuses=(RunStatus.COMPLETED,)) == ""
+        for name, wanted in expected.items():
+            for is_descending in (False, True):
+                order, seen = Order(descending=is_descending, attribute=name), list[str]()
+                while page := await _list(scene, order=order, limit=2, before=RunId(seen[-1]) if seen else None):
+                    seen += page.split()
+                assert " ".join(seen) == (wanted[::-1] if is_descending else wanted)
+                assert await _list(scene, order=order, before=RunId("f")) == ""
+        order = Order(attribute="n")
         both = (RunStatus.COMPLETED, RunStatus.PENDING)
-        assert await _list(scene, order=order, statuses=both) == " ".join(wanted[::-1])
+        assert await _list(scene, order=order, statuses=(RunStatus.COMPLETED,)) == ""
+        assert await _list(scene, order=order, statuses=both) == expected["n"][::-1]
 
     async def test_titles_and_starters_are_searched(self, scene: Scene) -> None:
         await _fill(scene)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepwell.clock import Instant
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import Scene, new_run, new_signal
+from stepwell.conformance.scene import Scene, new_run, new_signal, place, wait_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId, SignalId
 from stepwell.model.commits import End
@@ -64,6 +64,19 @@ class SignalSuite(StoreCase):
         assert [signal.payload for signal in signals] == [b"s1", b"s2", b"s4", b"s3"]
         numbers = [signal.number for signal in signals]
         assert numbers == sorted(set(numbers))
+
+    async def test_a_reserved_name_reaches_only_a_wait_that_names_it(self, scene: Scene) -> None:
+        for run_id, wait in (("r1", wait_signal()), ("r2", wait_signal("~mine")), ("r3", wait_signal("~other"))):
+            await scene.waiting(run_id, wait)
+
+        sent = [await scene.send(f"to {run_id}", run_id, "~mine") for run_id in ("r1", "r2", "r3")]
+
+        assert [delivered.woke for delivered in sent] == [False, True, False]
+        await scene.claim_only("r2")
+        turn = await scene.begin("r4")
+        await scene.send("to r4", "r4", "~mine")
+        assert not (await turn.park(wait_signal(), wait_signal("a", at=place(1)))).is_awake
+        assert (await scene.run("r4")).wake_at is None
 
     async def test_a_known_signal_id_is_a_duplicate(self, scene: Scene) -> None:
         turn = await scene.begin("r1")

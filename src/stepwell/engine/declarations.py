@@ -11,6 +11,7 @@ from stepwell.engine.records import RecordKind, Records
 from stepwell.engine.trigger_records import RENEW_EVERY, TriggerBody, declared, expired, renewed
 from stepwell.engine.triggers import Trigger, by_name
 from stepwell.errors import InvalidOptionError
+from stepwell.model.records import Record
 
 
 class Declarations:
@@ -53,13 +54,13 @@ class Declarations:
             self._renew_at[name] = Instant(now + RENEW_EVERY)
         return min(self._renew_at.values(), default=None)
 
-    async def list_lapsed(self) -> list[str]:
-        """The active triggers that no worker has declared for a day."""
-        return [one.record.record_id for one in await self._records.due()]
+    async def list_lapsed(self) -> list[Record]:
+        """Active triggers that no worker has declared for a day."""
+        return [one.record for one in await self._records.due()]
 
-    async def expire(self, name: str) -> bool:
+    async def expire(self, lapsed: Record) -> bool:
         """Make a trigger `undeclared`, unless a worker has declared it meanwhile."""
-        return await self._records.change(name, lambda it: expired(it, self._backend.store.now()))
+        return await self._records.change(lapsed.record_id, partial(expired, lapsed.version))
 
 
 def _body(trigger: Trigger, now: Instant) -> TriggerBody:

@@ -83,8 +83,8 @@ def renewed(said: TriggerBody, it: Document[TriggerBody] | None) -> Draft[Trigge
     return _draft(msgspec.structs.replace(it.body, declared_at=said.declared_at), TriggerState.ACTIVE, _RENEWED)
 
 
-def expired(it: Document[TriggerBody] | None, now: Instant) -> Draft[TriggerBody] | None:
-    if it is None or it.record.state != TriggerState.ACTIVE or it.record.due_at is None or it.record.due_at > now:
+def expired(version: int, it: Document[TriggerBody] | None) -> Draft[TriggerBody] | None:
+    if it is None or it.record.version != version:
         return None
     return Draft(state=TriggerState.UNDECLARED, lines=(NewLine("undeclared"),))
 

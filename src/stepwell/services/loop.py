@@ -21,7 +21,7 @@ _LOG = logging.getLogger("stepwell.worker")
 SWEEPS: Final = 5  # it looks once in this many sweep intervals, in case a hint was lost
 REST_FIRST, REST_MAX = Span(1 * SECOND), Span(300 * SECOND)  # after a failure; doubled each time
 PAUSE: Final = 5.0  # seconds, after the store did not answer
-LEFT: Final = Span(1 * SECOND)  # before a service runs again that left records due and did not say why
+LEFT_MAX: Final = Span(60 * SECOND)  # the longest rest of a service that leaves records due
 
 
 class _Seat:
@@ -32,14 +32,18 @@ class _Seat:
         self.kinds = tuple(map(str, service.kinds))
         self.wakes_at: Instant | None = Instant(0)  # that it asked for; at once in the beginning
         self.rests_until = Instant(0)
-        self.failures = 0
+        self.failures = 0  # in a row
+        self.leaves = 0  # in a row: how often it left records due
 
     def fail(self, now: Instant) -> None:
         """It raised: it rests, longer each time."""
         self.failures += 1
-        rest = min(REST_FIRST << min(self.failures - 1, 20), REST_MAX)
-        self.rests_until = Instant(now + rest)
-        self.wakes_at = self.rests_until
+        self.wakes_at = self.rests_until = Instant(now + min(REST_FIRST << min(self.failures - 1, 20), REST_MAX))
+
+    def leave(self, now: Instant) -> None:
+        """It left records due: it rests, longer each time, so that it does not keep the process busy."""
+        self.leaves += 1
+        self.rests_until = Instant(now + min(REST_FIRST << min(self.leaves - 1, 20), LEFT_MAX))
 
 
 class ServiceLoop:
@@ -124,7 +128,8 @@ class ServiceLoop:
         if seat.wakes_at is None or seat.wakes_at > now:
             due = await self._store.records.next_due(seat.kinds) if seat.kinds else None
             if due is not None and due <= now:
-                seat.rests_until = Instant(now + LEFT) if seat.wakes_at is None else seat.wakes_at
+                return seat.leave(now)
+        seat.leaves = 0
 
     async def _report(self, seat: _Seat, error: Exception | None) -> None:
         """Record for doctor that a service fails here, or that it works again."""

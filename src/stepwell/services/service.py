@@ -26,6 +26,7 @@ class Service(Protocol):
     async def run_once(self, now: Instant) -> Instant | None:
         """Do what is due at this time of the store; returns when it wants to run again even if no record is due.
 
-        What it has acted on is not due any more. If it leaves due records, it runs again at the time that it returns.
+        What it has acted on is not due any more. What `due` returned is due by the clock of the database: the time here
+        may be a little earlier. If it leaves due records, it runs again after a second, then less often.
         """
         ...

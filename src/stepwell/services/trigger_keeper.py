@@ -25,9 +25,7 @@ class TriggerKeeper:
     async def run_once(self, now: Instant) -> Instant | None:
         """Renew, then lapse."""
         renews_at = await self._declarations.renew()
-        lapsed = await self._declarations.list_lapsed()
-        if lapsed and now < self._judges_at:
-            return self._judges_at if renews_at is None else min(renews_at, self._judges_at)
-        for name in lapsed:
-            await self._declarations.expire(name)
+        if now >= self._judges_at:
+            for lapsed in await self._declarations.list_lapsed():
+                await self._declarations.expire(lapsed)
         return renews_at
