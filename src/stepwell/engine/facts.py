@@ -49,7 +49,7 @@ def facts_of(view: Any, audience: Audience) -> dict[str, Any]:
 
 
 def _number(value: Decimal) -> Any:
-    """A number as JSON readers get it right: one that a double does not have is its digits as text."""
+    """A number that every JSON reader reads exactly: digits as text if a double cannot hold the value."""
     nearest = float(value)
     return nearest if Decimal(repr(nearest)) == value else str(value)
 

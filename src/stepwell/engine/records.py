@@ -297,7 +297,7 @@ def check_id(record_id: Any, kind: RecordKind) -> str:
 
 
 def check_labels(labels: Sequence[str], kind: RecordKind) -> tuple[str, ...]:
-    """Labels as they are stored: sorted, each once. Raises `InvalidOptionError` for one that cannot be stored."""
+    """Labels as they are stored: sorted, each once. Raises `InvalidOptionError` for an invalid label."""
     found = tuple(sorted(set(labels)))
     for label in found:
         if why_not_text(label) is not None or not 0 < len(label) <= LABEL_MAX or "\x00" in label:

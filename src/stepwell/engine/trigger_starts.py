@@ -39,7 +39,7 @@ class Unfit(NamedTuple):
 
 
 class EventStarts(NamedTuple):
-    """The runs that an event starts, the triggers that this follows from, and those that it does not fit."""
+    """The runs that an event starts, the triggers that start them, and the triggers that the event does not fit."""
 
     starts: tuple[NewRun, ...]
     seen: RecordsSeen
@@ -78,7 +78,7 @@ class TriggerStarts:
         payload = _Payload(self._backend, topic, value, hint, event_id)
         for one in known:
             if one.record.state != TriggerState.ACTIVE or one.content is None:
-                continue  # one that cannot be read starts nothing, and does not hinder the others
+                continue  # an unreadable trigger starts nothing; the others go on
             try:
                 starts.append(self._start(one, payload))
             except StepwellError as error:

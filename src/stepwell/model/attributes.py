@@ -69,7 +69,7 @@ Attributes = tuple[Attribute, ...]  # by name
 class Description(NamedTuple):
     """What a commit changes of how its run is described."""
 
-    attributes: Attributes = ()  # only those that change
+    attributes: Attributes = ()  # only the changed ones
     title: str | None = None  # None: unchanged; empty: removed
     tags: Tags | None = None  # None: unchanged; else all of them
 

@@ -182,7 +182,7 @@ _ANSWER: Final = f"{RESERVED}record "
 def answer_name(record_id: str) -> str:
     """The name of the signal for which a run waits that has opened a record: only the change that closes it sends it.
 
-    The id must be one that no other record of the run has, whatever its kind.
+    The id must be unique among the records of the run, whatever their kinds.
     """
     return _ANSWER + record_id
 

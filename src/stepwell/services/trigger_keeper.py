@@ -12,7 +12,7 @@ GRACE: Final = span("15m")
 
 
 class TriggerKeeper:
-    """Renews the declarations of this worker, and makes triggers `undeclared` that nobody renews."""
+    """Renews the declarations of this worker, and makes triggers `undeclared` that no worker renews."""
 
     name = "triggers"
     kinds = (RecordKind.TRIGGER,)

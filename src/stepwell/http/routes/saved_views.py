@@ -52,7 +52,7 @@ async def show(call: Call) -> Reply:
 
 
 async def save(call: Call) -> Reply:
-    """Save a view in place of one that has its name."""
+    """Save a view, and replace any view of the same name."""
     body: SavedViewIn = call.body
     call.filter(body.filter, where="filter")
     saved = await call.services.engine.saved_views.save(

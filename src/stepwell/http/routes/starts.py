@@ -37,7 +37,7 @@ class TypedAttribute(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def value(self) -> datetime | Decimal:
-        """The one that is given. Raises `RequestError` if not exactly one is."""
+        """The time or the number, whichever was given. Raises `RequestError` unless exactly one was."""
         if self.number is not None and self.time is None:
             return Decimal(self.number)
         if self.time is None or self.number is not None:

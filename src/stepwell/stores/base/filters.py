@@ -72,7 +72,7 @@ class Condition(NamedTuple):
 
 
 class AttributeTest(StrEnum):
-    """What is asked of an attribute: the first part of each value of its condition."""
+    """How an attribute is compared: the first part of each value of its condition."""
 
     IS = "="  # the second part is an attribute's stored value
     BELOW = "<"  # these four compare only with values of the same kind

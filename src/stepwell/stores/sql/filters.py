@@ -248,7 +248,7 @@ def _condition(condition: Condition, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def tests_of(condition: Condition, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """What is asked of the field, for each value of a condition, with the parameters."""
+    """The tests of a field, for each value of a condition, with their parameters."""
     found: list[tuple[str, dict[str, Any]]] = []
     for number, value in enumerate(condition.values):
         parameter = f"{name}_{number}"
