@@ -126,6 +126,8 @@ class FaultyWire:
             raise StoreUnavailableError("simulated: the store did not answer, and did nothing")
         elif fault == "disk_full":
             raise StoreFullError("simulated: the disk is full")
+        elif fault == "loop_ends" and process.is_worker:
+            await world.outages.end_this_loop(process)
         elif fault == "leave" and process.is_worker and process.is_ready:
             world.leave(process, grace=5.0, following=1.0)
         answer = await world.perform(process, noun, method, bound, args, kwargs)

@@ -123,6 +123,15 @@ class Outages:
         if worker.failure is not None and not process.lane.is_dead:
             await self._check_given_up(process, worker)
 
+    async def end_this_loop(self, process: Process) -> None:
+        """The loop of a worker that asks the store now ends before the store hears of it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._maimed.add(process)
+        self.world.trace("loop ends", process.name, "here")
+        task.cancel()
+        await asyncio.sleep(0)
+
     async def _end_once(self, process: Process, ended: SupervisedLoop) -> None:
         until = self.world.loop.time() + _GIVE_UP_SECONDS
         while ended.task is None or ended.task.done():

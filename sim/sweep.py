@@ -50,6 +50,16 @@ def sweep_leaves(name: str, store: str, mode: str) -> Iterator[tuple[str, Report
         yield f"{name}: leave at call {edge}", _run(names, store, mode, [("*", edge, "leave")])
 
 
+def sweep_endings(name: str, store: str, mode: str) -> Iterator[tuple[str, Report]]:
+    """One program with one worker: it stands still after each of its first handles in turn, until its lease is lost; then
+    the loop that takes a new lease ends before it has it.
+    """
+    shots = [("register", 2, "loop_ends")]
+    for handle in range(_HANDLES):
+        report = _run((name,), store, mode, shots, freeze_at=handle, workers=1)
+        yield f"{name}: frozen after handle {handle}, loop ended", report
+
+
 def sweep_all(job: tuple[str, str, str, int]) -> tuple[int, list[str]]:
     """One program swept: how many runs that took, and what was broken in words."""
     name, store, mode, pairs = job
@@ -68,10 +78,16 @@ def count_edges(name: str, store: str, mode: str) -> int:
 
 
 def _run(
-    names: tuple[str, ...], store: str, mode: str, shots: list[tuple[str, int, str]], *, freeze_at: int | None = None
+    names: tuple[str, ...],
+    store: str,
+    mode: str,
+    shots: list[tuple[str, int, str]],
+    *,
+    freeze_at: int | None = None,
+    workers: int = 2,
 ) -> Report:
     settings = WorkerSettings(mode=mode, lease=1.0, hold_max=0.1, sweep_every=0.5)  # type: ignore[arg-type]
-    shape = Shape(store, settings, workers=2, programs=len(names), faulty_seconds=_SECONDS)
+    shape = Shape(store, settings, workers=workers, programs=len(names), faulty_seconds=_SECONDS)
     programs = [golden_program(name) for name in names]
     scenario = Scenario(Mix("sweep", shots=shots, budget=0, freeze_at=freeze_at), shape, programs)
     return simulate(1, store, mode, scenario=scenario)

@@ -30,7 +30,7 @@ from sim.sabotage.signals import SIGNAL_SWITCHES
 from sim.sabotage.starts import START_SWITCHES
 from sim.sabotage.stores import STORE_SWITCHES
 from sim.sabotage.transactions import RARE_TRANSACTION_SWITCHES, TRANSACTION_SWITCHES
-from sim.sweep import sweep, sweep_freezes, sweep_leaves
+from sim.sweep import sweep, sweep_endings, sweep_freezes, sweep_leaves
 from sim.world import Report, place_of, simulate
 
 Switch = Callable[[], AbstractContextManager[None]]
@@ -92,7 +92,8 @@ SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "odd-values-escape": lambda: sweep("odd exceptions", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
     "late-claims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
-    "late-reclaims-begin-bodies": lambda: sweep_leaves("long steps side by side", "sqlite", "live"),
+    "late-reclaims-begin-bodies": lambda: sweep_leaves("first of several", "sqlite", "live"),
+    "lease-never-taken-anew": lambda: sweep_endings("three steps", "sqlite", "live"),
     **dict.fromkeys(DESCRIPTION_SWITCHES, lambda: sweep("describes", "sqlite", "yield", _CRASHES)),
     "histories-not-awaited": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
     **{name: partial(sweep_cases, cases) for name, cases in SHOWN_BY.items()},

@@ -1,7 +1,8 @@
 """A program with children: `python children.py METHOD KIND URL`. It prints what came of it as one line of JSON.
 
 METHOD is one of multiprocessing (fork, spawn, forkserver), or "exit" for `os.fork` and a child that ends as any program
-does, with everything that Python does at the end. KIND is the engine that is open meanwhile in the parent: Engine or
+does, with everything that Python does at the end, or "stay" for a child that goes on when the parent's engine has been
+closed. KIND is the engine that is open meanwhile in the parent: Engine or
 SyncEngine.
 """
 
@@ -97,6 +98,34 @@ def blocking(method: str, url: str) -> dict[str, Any]:
     return {"said": said, "parent": [before, *after], "seen": ends}
 
 
+def outlived(url: str) -> dict[str, Any]:
+    """A child opens an engine while that of the parent is open, and uses it when that is closed."""
+    ready, go = os.pipe(), os.pipe()
+    with SyncEngine(url, workflows=[flow], settings=SETTINGS) as engine:
+        engine.start(flow, 10).result(timeout=PATIENCE)
+        pid = os.fork()
+        if pid == 0:
+            with SyncEngine(url, workflows=[flow], settings=SETTINGS) as own:
+                own.start(flow, 0, key="child-0").result(timeout=PATIENCE)
+                os.write(ready[1], b"!")
+                os.read(go[0], 1)
+                for number in range(1, CHILDREN):
+                    own.start(flow, number, key=f"child-{number}").result(timeout=PATIENCE)
+            os._exit(0)
+        os.read(ready[0], 1)
+    os.write(go[1], b"!")
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with SyncEngine(url, workflows=[flow], settings=SETTINGS) as engine:
+        seen = [engine.result(f"child-{number}", timeout=PATIENCE) for number in range(CHILDREN)]
+    return {"code": code, "seen": seen}
+
+
+def main(way: str, kind: str, where: str) -> dict[str, Any]:
+    """Do what the command line says."""
+    if way == "stay":
+        return outlived(where)
+    return asyncio.run(asynchronous(way, where)) if kind == "Engine" else blocking(way, where)
+
+
 if __name__ == "__main__":
-    _, way, kind, where = sys.argv
-    print(json.dumps(asyncio.run(asynchronous(way, where)) if kind == "Engine" else blocking(way, where)))
+    print(json.dumps(main(*sys.argv[1:])))

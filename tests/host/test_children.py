@@ -41,6 +41,16 @@ def test_children_open_engines_of_their_own_and_the_parent_goes_on(tmp_path: Pat
     connection.close()
 
 
+def test_a_child_keeps_the_file_when_its_parent_has_closed_it(tmp_path: Path):
+    """Closed as if nobody else had it open, its log would be deleted under the child."""
+    command = [sys.executable, children.__file__, "stay", "SyncEngine", f"sqlite:///{tmp_path}/children.db"]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert json.loads(done.stdout) == {"code": 0, "seen": list(range(CHILDREN))}
+
+
 @pytest.mark.parametrize(("method", "kind"), [("fork", "Engine"), ("exit", "SyncEngine")])
 def test_connections_to_a_server_stay_the_parents(postgres_url: str, method: str, kind: str):
     command = [sys.executable, children.__file__, method, kind, postgres_url]

@@ -20,6 +20,7 @@ from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous, open_re
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translate, translated
 from stepwell.stores.sqlite.file_registry import FileId, file_id, register, unregister
 from stepwell.stores.sqlite.files import MEMORY
+from stepwell.stores.sqlite.forks import check_usable, drop_connection
 from stepwell.stores.sqlite.guards import Guard
 from stepwell.stores.sqlite.identity import OpenFiles
 from stepwell.stores.sqlite.log import CHECKPOINT_PAGES, RESTART_PAGES, lengthen, restart
@@ -107,6 +108,7 @@ class SqliteDatabase:
         if self._connection is not None:
             return
         self._clock = clock
+        check_usable(self.path)
         with translated(self.path):
             self._connection = open_writer(self.path, self._synchronous, is_shared=self._is_shared)
             self._register()
@@ -135,6 +137,15 @@ class SqliteDatabase:
             if self._file is not None:
                 unregister(self._file)
                 self._file = None
+
+    def drop(self) -> None:
+        """In a forked child: close the connection that writes, which belongs to the parent."""
+        drop_connection(self._connection)
+        if self._files is not None:
+            self._files.close()
+        if self._file is not None:
+            unregister(self._file)
+        self._connection = self._guard = self._files = self._file = None
 
     def _register(self) -> None:
         """Register that this process has the file open: no other copy of SQLite may write to it in this process."""

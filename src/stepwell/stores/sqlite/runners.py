@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock
 from stepwell.stores.sqlite.database import Notify, Operation, Query, SqliteDatabase
 from stepwell.stores.sqlite.faults import translated
+from stepwell.stores.sqlite.forks import Stop, hold, release, running_loop
 
 T = TypeVar("T")
 
@@ -68,6 +70,7 @@ class InlineRunner:
     def __init__(self, database: SqliteDatabase) -> None:
         self.database = database
         self.encrypts = False
+        self.loop: asyncio.AbstractEventLoop | None = None  # on whose thread everything runs
         self._clock: Clock | None = None
         self._notify: Notify | None = None
 
@@ -75,6 +78,16 @@ class InlineRunner:
         self._clock, self._notify = clock, notify
         self.database.open(clock)
         self.database.handles.append(notify)
+        self.loop = running_loop()
+        hold(self)
+
+    def stop_threads(self) -> list[Stop]:
+        return []
+
+    def drop(self) -> None:
+        """In a forked child: let go of the parent's database."""
+        self.database.handles.clear()
+        self.database.drop()
 
     async def write(self, operation: Operation[T], *, is_batch: bool = False, is_blocking: bool = False) -> T:
         assert self._clock is not None
@@ -102,3 +115,4 @@ class InlineRunner:
             self.database.handles.remove(self._notify)
         if not self.database.handles and not self.database.is_memory:
             self.database.close()
+        release(self)

@@ -23,6 +23,7 @@ from stepwell.stores.base.wakeups import Hint
 from stepwell.stores.sqlite.database import BatchAborted, Notify, Operation, Outcome, Query, SqliteDatabase
 from stepwell.stores.sqlite.faults import LOCK_SECONDS_MAX, translated
 from stepwell.stores.sqlite.file_registry import check_exclusive
+from stepwell.stores.sqlite.forks import Stop, drop_connection, hold, release
 from stepwell.stores.sqlite.log import LENGTHEN_AFTER_COMMITS
 
 T = TypeVar("T")
@@ -67,6 +68,12 @@ class CallThread:
         answer: asyncio.Future[T] = self._loop.create_future()
         self.call(work, partial(settle, answer))
         return answer
+
+    def stand_still(self) -> Stop:
+        """Stop the thread behind its calls, while this process is forked."""
+        stop = Stop()
+        self.call(stop.here, _ignore)
+        return stop
 
     def stop(self) -> None:
         """End the thread when its calls are done, and wait for that. It blocks, so the calls should be done already."""
@@ -171,6 +178,7 @@ class Writer:
         # The callbacks that are ready in this round of the loop. A loop that hides its queue counts as always busy.
         self._others_ready = getattr(self._loop, "_ready", (None,))
         self._call_thread = CallThread("stepwell-writer", self._loop)
+        hold(self)
         try:
             await self._call_thread.run(partial(self.database.open, clock))
             self._reader = self.database.open_reader(busy_seconds=_READ_BUSY_SECONDS)
@@ -178,8 +186,25 @@ class Writer:
             self._call_thread.call(self.database.close, _ignore)
             self._call_thread.stop()
             self._call_thread = None
+            release(self)
             raise
         self._is_closing = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop on whose thread the file is used, while it is open."""
+        return None if self._call_thread is None else self._loop
+
+    def stop_threads(self) -> list[Stop]:
+        """Stop the other threads behind their calls, while this process is forked."""
+        return [thread.stand_still() for thread in (self._call_thread, self._large_reads) if thread is not None]
+
+    def drop(self) -> None:
+        """In a forked child: close the connections, which belong to the parent."""
+        for connection in (self._reader, self._large_reader):
+            drop_connection(connection)
+        self._reader = self._large_reader = self._call_thread = self._large_reads = None
+        self.database.drop()
 
     async def close(self) -> None:
         if self._call_thread is None:
@@ -200,6 +225,7 @@ class Writer:
             self._large_reads.stop()
         self._call_thread.stop()
         self._call_thread = self._large_reads = None
+        release(self)
 
     def _abandon(self, thread: CallThread) -> None:
         """Close was cancelled: the threads close their connections when they have finished their calls."""
