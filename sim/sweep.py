@@ -51,8 +51,8 @@ def sweep_leaves(name: str, store: str, mode: str) -> Iterator[tuple[str, Report
 
 
 def sweep_endings(name: str, store: str, mode: str) -> Iterator[tuple[str, Report]]:
-    """One program with one worker: it stands still after each of its first handles in turn, until its lease is lost; then
-    the loop that takes a new lease ends before it has it.
+    """One program with one worker: it stands still after each of its first handles in turn, until its lease is lost.
+    Then the loop that takes a new lease ends before it has it.
     """
     shots = [("register", 2, "loop_ends")]
     for handle in range(_HANDLES):
