@@ -1,5 +1,5 @@
-"""Forks of this process. SQLite must not be used across one: a child would share its locks with its parent, and would
-wait for ever for a lock that another thread held at that moment.
+"""Forks of this process. A child must not use the SQLite connections of its parent: it would believe that it holds the
+parent's locks, and would hang if another thread was within SQLite's allocator at that moment.
 
 So before a fork every thread that uses SQLite comes to a stop between two calls. In the child the inherited connections
 are closed, so that the child can open the same file like any other process.
@@ -20,7 +20,7 @@ from stepwell.errors import StoreUnavailableError
 
 # A call of SQLite takes longer than this only if it reads very much, or waits for another process.
 _STOP_SECONDS_MAX: Final = 5.0
-_RESUME_SECONDS_MAX: Final = 60.0  # if a fork fails, nobody tells
+_RESUME_SECONDS_MAX: Final = 60.0  # Python does not report a fork that failed
 
 
 class Holder(Protocol):
@@ -41,19 +41,19 @@ class Holder(Protocol):
 
 
 class Stop:
-    """A thread that stands still while this process is forked."""
+    """Stops one thread while this process is forked."""
 
     def __init__(self) -> None:
         self._is_reached = threading.Event()
         self._may_go_on = threading.Event()
 
     def here(self) -> None:
-        """In that thread: stand still until the fork is over."""
+        """In that thread: wait until the fork is over."""
         self._is_reached.set()
         self._may_go_on.wait(_RESUME_SECONDS_MAX)
 
     def is_reached(self) -> bool:
-        """Wait until the thread stands still; false if it takes too long."""
+        """Wait until the thread has stopped; false if it takes too long."""
         return self._is_reached.wait(_STOP_SECONDS_MAX)
 
     def go_on(self) -> None:

@@ -69,7 +69,7 @@ class CallThread:
         self.call(work, partial(settle, answer))
         return answer
 
-    def stand_still(self) -> Stop:
+    def stop_for_fork(self) -> Stop:
         """Stop the thread behind its calls, while this process is forked."""
         stop = Stop()
         self.call(stop.here, _ignore)
@@ -197,7 +197,7 @@ class Writer:
 
     def stop_threads(self) -> list[Stop]:
         """Stop the other threads behind their calls, while this process is forked."""
-        return [thread.stand_still() for thread in (self._call_thread, self._large_reads) if thread is not None]
+        return [thread.stop_for_fork() for thread in (self._call_thread, self._large_reads) if thread is not None]
 
     def drop(self) -> None:
         """In a forked child: close the connections, which belong to the parent."""
