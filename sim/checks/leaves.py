@@ -32,14 +32,14 @@ class Leaves:
         self._loading: defaultdict[Process, dict[str, float]] = defaultdict(dict)  # since when a history is asked for
         self._leaving: dict[Process, float] = {}  # since when
         self._until: dict[Process, float] = {}  # the end of its grace time, by its own clock
-        self._left: set[Process] = set()  # in less than their grace time
+        self._left: set[Process] = set()  # in less than their grace time, with their lease
 
     async def leave(self, process: Process, grace: float) -> None:
         """Let a process leave in order."""
         self._leaving[process] = self._world.loop.time()
         self._until[process] = process.environment.clock.monotonic() + grace
         await process.leave(grace)
-        if self._has_time_left(process):
+        if self._has_time_left(process) and self._has_its_lease(process):
             self._left.add(process)
 
     def began(self, process: Process, info: StepContext) -> None:
@@ -82,6 +82,11 @@ class Leaves:
     def _has_time_left(self, process: Process) -> bool:
         """Whether its grace time is not over, by the clock of its worker: another one rounds differently."""
         return process.environment.clock.monotonic() < self._until[process]
+
+    def _has_its_lease(self, process: Process) -> bool:
+        """Whether its lease has surely not ended. It does while the store is silent, and others take the runs."""
+        now = process.environment.clock.monotonic()
+        return all(now < until for until in process.deadlines.values())
 
     def _is_sound(self, process: Process) -> bool:
         """Whether it never lost its lease: then no other worker could have its runs."""

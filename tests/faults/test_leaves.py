@@ -21,9 +21,10 @@ class LeavingProcess:
     name = "worker"
     was_frozen = False
 
-    def __init__(self, leaves: Leaves, host: ContinuousClock, origin: float, part: float) -> None:
-        self.environment = SimpleNamespace(clock=ProcessClock(host, origin=origin))
-        self.deadlines = {"incarnation": 0.0}
+    def __init__(self, leaves: Leaves, host: ContinuousClock, origin: float, part: float, lease: float = 60.0) -> None:
+        clock = ProcessClock(host, origin=origin)
+        self.environment = SimpleNamespace(clock=clock)
+        self.deadlines = {"incarnation": clock.monotonic() + lease}
         self._leaves, self._host, self._part = leaves, host, part
 
     async def leave(self, grace: float) -> None:
@@ -34,7 +35,7 @@ class LeavingProcess:
         self._leaves.asked(self, "retire", ("incarnation",))  # type: ignore[arg-type]
 
 
-async def reported(origin: float, part: float, *, is_loading: bool) -> list[str]:
+async def reported(origin: float, part: float, *, is_loading: bool, lease: float = 60.0) -> list[str]:
     """What is reported when a process shuts down while it loads a history, or during a body that is run again."""
     found: list[str] = []
     host = ContinuousClock()
@@ -47,7 +48,7 @@ async def reported(origin: float, part: float, *, is_loading: bool) -> list[str]
         violate=lambda invariant, _, text: found.append(f"{invariant} {text}"),
     )
     leaves = Leaves(world)
-    first: Any = LeavingProcess(leaves, host, origin, part)
+    first: Any = LeavingProcess(leaves, host, origin, part, lease)
     checker.lost[first] = False
     body: Any = SimpleNamespace(run_id="r", path="step", attempt=1)
     if is_loading:
@@ -77,3 +78,9 @@ async def test_a_history_that_was_not_awaited_before_the_grace_time_was_over_is_
     text = "I43 worker leaves, and does not wait for its history"
 
     assert [await reported(origin, 0.999, is_loading=True) for origin in ORIGINS] == [[text]] * len(ORIGINS)
+
+
+async def test_a_body_whose_worker_lost_its_lease_before_it_had_left_is_not_reported() -> None:
+    lease = BEGAN + GRACE / 2
+
+    assert await reported(ORIGINS[0], 0.999, is_loading=False, lease=lease) == []
