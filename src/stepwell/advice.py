@@ -13,19 +13,25 @@ class Verb(StrEnum):
     """Everything that advice can tell a person to do."""
 
     CANCEL = "cancel"
+    DELETE_TRIGGER = "trigger delete"
     DEPLOY = "deploy"
     FORK = "fork"
     LIST = "list"
     LIST_BULKS = "bulk list"
+    LIST_DEAD = "outbox list"
+    LIST_SIGNALS = "signals list"
     PAUSE = "pause"
     PUBLISH = "publish"
+    REPLAY = "outbox replay"
     RESUME = "resume"
     RESUME_ALL = "resume all"
     RESUME_ROLLBACK = "rollback resume"
+    RESUME_TRIGGER = "trigger resume"
     RESUME_WORKFLOW = "workflow resume"
     RETRY = "retry"
     REWIND = "rewind"
     SHOW = "show"
+    SHOW_TRIGGER = "trigger show"
     SIGNAL = "signal"
     SKIP = "skip"
     WATCH = "watch"
@@ -49,6 +55,9 @@ class _Form(NamedTuple):
 
 _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.CANCEL: _Form("engine.cancel({target})", "stepwell cancel {target}", "POST", "/runs/{target}/cancel"),
+    Verb.DELETE_TRIGGER: _Form(
+        "engine.triggers.delete({target})", "stepwell trigger delete {target}", "DELETE", "/triggers/{target}"
+    ),
     Verb.DEPLOY: _Form("deploy code that fits this run", "deploy code that fits this run"),
     Verb.FORK: _Form(
         "engine.repairs.fork({target}, {path})",
@@ -58,8 +67,13 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     ),
     Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
     Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
+    Verb.LIST_DEAD: _Form("engine.outbox.list_dead()", "stepwell outbox ls --dead", "GET", "/outbox/dead"),
+    Verb.LIST_SIGNALS: _Form("engine.signals.list_unread()", "stepwell signals ls", "GET", "/signals/unread"),
     Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
     Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/events"),
+    Verb.REPLAY: _Form(
+        "engine.outbox.replay({target})", "stepwell outbox replay {target}", "POST", "/outbox/{target}/replay"
+    ),
     Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),
     Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/holds/resume"),
     Verb.RESUME_ROLLBACK: _Form(
@@ -67,6 +81,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "stepwell rollback resume {target}",
         "POST",
         "/runs/{target}/resume-rollback",
+    ),
+    Verb.RESUME_TRIGGER: _Form(
+        "engine.triggers.resume({target})", "stepwell trigger resume {target}", "POST", "/triggers/{target}/resume"
     ),
     Verb.RESUME_WORKFLOW: _Form(
         "engine.holds.resume_workflow({target})",
@@ -79,6 +96,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "engine.repairs.rewind({target}, {path})", "stepwell rewind {target} {path}", "POST", "/runs/{target}/rewind"
     ),
     Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/runs/{target}"),
+    Verb.SHOW_TRIGGER: _Form(
+        "engine.triggers.get({target})", "stepwell trigger show {target}", "GET", "/triggers/{target}"
+    ),
     Verb.SIGNAL: _Form(
         "engine.signal({target}, {name})", "stepwell signal {target} {name}", "POST", "/runs/{target}/signals"
     ),
@@ -92,7 +112,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/runs/{target}/why"),
     Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),
 }
-_LOOKS: Final = frozenset({Verb.LIST, Verb.LIST_BULKS, Verb.SHOW, Verb.WATCH, Verb.WHY})
+_LOOKS: Final = frozenset(
+    {Verb.LIST, Verb.LIST_BULKS, Verb.LIST_DEAD, Verb.LIST_SIGNALS, Verb.SHOW, Verb.SHOW_TRIGGER, Verb.WATCH, Verb.WHY}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,9 @@ def test_the_filters_of_the_api_are_these() -> None:
     assert {(each.name, place, name) for each, place, name in TAKERS} == {
         ("list_runs", "query", "q"),
         ("save_view", "body", "filter"),
+        ("show_histogram", "query", "q"),
+        ("count_runs", "query", "q"),
+        ("list_errors", "query", "q"),
         ("start_bulk", "body", "where"),
     }
     named = {

@@ -170,6 +170,7 @@ async def test_failed_runs_are_repaired_with_a_plan_first(any_desk: Desk) -> Non
     failed = await any_desk.start("declined", ORDER)
     await any_desk.get(f"/runs/{failed}/result", params={"wait": 20})
 
+    skippable = (await any_desk.get(f"/runs/{failed}/skippable")).json()
     planned = await any_desk.post(f"/runs/{failed}/rewind", {"path": "charge", "dry_run": True}, role=Role.OPERATOR)
     unknown = await any_desk.post(f"/runs/{failed}/rewind", {"path": "nowhere"}, role=Role.OPERATOR)
     wrong = await any_desk.post(f"/runs/{failed}/skip", {"path": "charge", "result": [1]}, role=Role.OPERATOR)
@@ -182,6 +183,11 @@ async def test_failed_runs_are_repaired_with_a_plan_first(any_desk: Desk) -> Non
     forked = await any_desk.post(f"/runs/{failed}/fork", {"from": "charge", "key": "again"}, role=Role.OPERATOR)
 
     assert (planned.status_code, planned.json()["dropped"], planned.json()["is_applied"]) == (200, ["charge"], False)
+    assert (planned.json()["is_rehearsed"], planned.json()["following"]) == (True, ["charge"])
+    assert (planned.json()["kept_count"], planned.json()["dropped_count"]) == (0, 1)
+    assert [(one["path"], one["kind"], one["schema"]) for one in skippable["places"]] == [
+        ("charge", "step", {"type": "string"})
+    ]
     assert (unknown.status_code, unknown.json()["code"]) == (404, "SW401")
     assert (wrong.status_code, wrong.json()["code"]) == (422, "SW310")
     assert (edited.json()["has_new_input"], edited.json()["kept"]) == (True, [])
@@ -192,6 +198,20 @@ async def test_failed_runs_are_repaired_with_a_plan_first(any_desk: Desk) -> Non
     assert forked.json()["fork_id"] is not None
     acts = (await any_desk.get(f"/runs/{failed}/acts")).json()["acts"]
     assert [(act["verb"], act["by"]) for act in acts] == [("skip", "the operator"), ("fork", "the operator")]
+
+
+async def test_what_can_be_skipped_is_told_with_the_type_of_its_result(any_desk: Desk) -> None:
+    waiting = await any_desk.start_waiting("approval")
+    done = await any_desk.start("checkout", ORDER)
+    await any_desk.get(f"/runs/{done}/result", params={"wait": 20})
+
+    [place] = (await any_desk.get(f"/runs/{waiting}/skippable")).json()["places"]
+    nothing = (await any_desk.get(f"/runs/{done}/skippable")).json()
+    skipped = await any_desk.post(f"/runs/{waiting}/skip", {"path": place["path"], "result": 5})
+
+    assert (place["kind"], place["names"], place["schema"]) == ("receive", ["approve"], {"type": "integer"})
+    assert (nothing["places"], nothing["why_not"]) == ([], f"run {done} is completed, and cannot be reopened")
+    assert (skipped.status_code, skipped.json()["supplied"]) == (200, [place["path"]])
 
 
 async def test_cancelling_twice_is_no_mistake(any_desk: Desk) -> None:

@@ -16,8 +16,11 @@ from stepwell.advice import Advice, Verb, advice_of, in_commands, in_python, in_
 from stepwell.cli.main import stepwell
 from stepwell.engine.bulks import Bulks
 from stepwell.engine.holds import Holds
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.runs import Runs
+from stepwell.engine.signals import Signals
+from stepwell.engine.triggers import Triggers
 from stepwell.errors import RunPaused, StepwellError
 from stepwell.errors.records import FailureRecord
 from stepwell.http.routes import OPERATIONS
@@ -84,9 +87,16 @@ async def never(request: Request) -> Response:
 def test_every_call_is_one_that_the_engine_has(verb: Verb) -> None:
     name = advice(verb).as_python().partition("(")[0].split(".")
     assert name.pop(0) == "engine"
-    owner = (
-        {"bulks": Bulks, "holds": Holds, "repairs": Repairs, "runs": Runs}[name.pop(0)] if len(name) == 2 else Engine
-    )
+    nouns = {
+        "bulks": Bulks,
+        "holds": Holds,
+        "outbox": Outbox,
+        "repairs": Repairs,
+        "runs": Runs,
+        "signals": Signals,
+        "triggers": Triggers,
+    }
+    owner = nouns[name.pop(0)] if len(name) == 2 else Engine
 
     assert callable(inspect.getattr_static(owner, name[0]))
 

@@ -64,7 +64,7 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _types_of(operation: Operation) -> list[Any]:
-    kinds = [kind for kind in operation.answers.values() if kind is not None]
+    kinds = [*(kind for kind in operation.answers.values() if kind is not None), *operation.events]
     if operation.body is not None:
         kinds.append(operation.body)
     if operation.query is not NoQuery:
@@ -140,8 +140,8 @@ def _header_parameters(each: Operation) -> list[dict[str, Any]]:
     if each.takes_key:
         text = {"type": "string", "pattern": "^[!-~]{1,200}$"}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": text})
-    if each.name == "follow_run":
-        text = {"type": "string", "pattern": "^[0-9]{1,15}-[0-9a-z]{1,40}$"}
+    if each.event_id:
+        text = {"type": "string", "pattern": each.event_id}
         found.append({"name": "Last-Event-ID", "in": "header", "required": False, "schema": text})
     if each.permission is Permission.SIGNED:
         text = {"type": "string"}

@@ -111,6 +111,8 @@ class Operation:
     body: type[msgspec.Struct] | None = None
     takes_key: bool = False  # an Idempotency-Key
     media: str = "application/json"
+    events: tuple[Any, ...] = ()  # the types whose JSON is in the events of a stream
+    event_id: str = ""  # the form of the header Last-Event-ID, if it is taken
 
     @property
     def acts(self) -> bool:

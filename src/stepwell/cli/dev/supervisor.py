@@ -58,6 +58,8 @@ class Supervisor:
         first = {"db": place.url, "name": slot.worker}
         executor = self._environment.executor
         self._worker = WorkerSupervisor(options.app, first, self._clock, executor, self._tell, self._replace_worker)
+        self._worker.on_code = self._learn
+        self._served = self._engine  # the engine of the API
         self._acts: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
@@ -87,7 +89,9 @@ class Supervisor:
         unfinished = await self._feed.begin()
         await self._worker.start()
         if listener is not None:
-            self._api = Api(self._engine_with_codec(), listener)
+            self._served = self._engine_with_codec()
+            self._learn()
+            self._api = Api(self._served, listener)
             serving = spawn(self._api.serve(), name="stepwell-dev-api")
         self._greet([name_of(run_view(detail.run)) for detail in unfinished])
         loops = [
@@ -106,6 +110,10 @@ class Supervisor:
         if self._api is not None and serving is not None:
             self._api.stop()
             await asyncio.gather(serving, return_exceptions=True)
+
+    def _learn(self) -> None:
+        """Let the API tell what the code of the worker is like: that code is not loaded here."""
+        self._served.versions.learn(self._worker.code.catalogue)
 
     def _engine_with_codec(self) -> Engine:
         """The engine of the API: it must read and write values as the worker does.
