@@ -27,15 +27,15 @@ _SLOWER_MAX = 1.05
 _DAYS = 30  # over which the runs of the grown database began
 
 # What the list of runs asks first, and then on demand.
-_FIRST = ("/runs?limit=50&reasons=true&payloads=false", "/runs/count?q=status:failed", "/runs/histogram?bins=60")
+_FIRST = ("/api/runs?limit=50&reasons=true&payloads=false", "/api/runs/count?q=status:failed", "/api/runs/histogram?bins=60")
 _OTHERS = (
-    "/runs?limit=50&reasons=true&payloads=false&q=status:failed",
-    "/runs/histogram?bins=60&last=30d",
-    "/runs/count",
-    "/errors",
-    "/workflows/breaking",
-    "/versions",
-    "/doctor",
+    "/api/runs?limit=50&reasons=true&payloads=false&q=status:failed",
+    "/api/runs/histogram?bins=60&last=30d",
+    "/api/runs/count",
+    "/api/errors",
+    "/api/workflows/breaking",
+    "/api/versions",
+    "/api/doctor",
 )
 
 
@@ -53,7 +53,7 @@ async def pages(arena: Arena, size: Size, report: Report) -> None:
             for path in ("", "/tree", f"/tree?at={half}", f"/history?after={half}&limit=100", "/why"):
                 # The sentence of `why` needs the whole record.
                 target = None if path == "/why" else _LONG_MS_MAX
-                await _timed(server, f"/runs/{long_run}{path}", size, report, target)
+                await _timed(server, f"/api/runs/{long_run}{path}", size, report, target)
             await _idle(server, size, report)
     await _busy(arena, size, report)
 
@@ -115,7 +115,7 @@ async def _idle(server: Server, size: Size, report: Report) -> None:
     """CPU of a server whose pages are open while nothing happens."""
     report.say(f"{size.pages} idle pages")
     seconds = size.idle_seconds
-    process = await _follow(server, [f"/changes?seconds={seconds + 30:g}"] * size.pages)
+    process = await _follow(server, [f"/api/changes?seconds={seconds + 30:g}"] * size.pages)
     began, before = time.perf_counter(), server.cpu_seconds()
     await asyncio.sleep(seconds)
     share = 100 * (server.cpu_seconds() - before) / (time.perf_counter() - began)
@@ -142,7 +142,7 @@ async def _busy(arena: Arena, size: Size, report: Report) -> None:
 
 async def _seen(bench: Bench, size: Size, server: Server) -> float:
     """Steps per second while all pages follow all runs."""
-    process = await _follow(server, ["/changes?seconds=600"] * size.pages)
+    process = await _follow(server, ["/api/changes?seconds=600"] * size.pages)
     try:
         return await crowd(bench, size)
     finally:

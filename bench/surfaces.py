@@ -100,25 +100,25 @@ def _command(url: str, *words: str) -> list[str]:
 
 
 async def asking(arena: Arena, size: Size, report: Report) -> None:
-    """`GET /runs` of one server process, while a worker process executes one run after the other."""
+    """`GET /api/runs` of one server process, while a worker process executes one run after the other."""
     with arena.database() as url:
         async with opened(url, serves=False) as bench, workers(url, 1), serving(url) as server:
             await bench.engine.runs.start_many(sequence, [Start(size.busy_steps)] * size.busy)
             await bench.until("running", 1)
-            report.say("GET /runs")
-            path = "/runs?limit=50"
+            report.say("GET /api/runs")
+            path = "/api/runs?limit=50"
             said = await call("get", *server.where, path, str(_CONNECTIONS), str(size.asking_seconds))
             still = bench.probe.count("running")
     p50, p99 = percentiles(said["took"])
     rate = len(said["took"]) / said["seconds"]
     others = len(said["took"]) - said["statuses"].get("200", 0)
-    report.line("GET /runs  answers that are not 200", f"{others}", *at_most(others, 0))
+    report.line("GET /api/runs  answers that are not 200", f"{others}", *at_most(others, 0))
     report.timed(
-        f"GET /runs  {_CONNECTIONS} connections, busy worker, p50/p99 ms",
+        f"GET /api/runs  {_CONNECTIONS} connections, busy worker, p50/p99 ms",
         f"{p50:.1f} / {p99:.1f}",
         *at_most(p50, _GET_MS_MAX, "p50 "),
     )
-    report.timed("GET /runs  requests/s", f"{rate:,.0f}", *at_least(rate, _GET_RATE_MIN))
+    report.timed("GET /api/runs  requests/s", f"{rate:,.0f}", *at_least(rate, _GET_RATE_MIN))
     report.detail(f"{still} runs were still at work afterwards")
 
 
@@ -151,7 +151,7 @@ async def crowd(bench: Bench, size: Size, told: list[Process] | None = None, whe
         process = await run_module("bench.callers", "follow", *where)
         assert process.stdin is not None
         assert process.stdout is not None
-        paths = [f"/runs/{one.run_id}/changes" for one in started[: size.followers]]
+        paths = [f"/api/runs/{one.run_id}/changes" for one in started[: size.followers]]
         process.stdin.write(json.dumps(paths).encode() + b"\n")
         await process.stdout.readline()
         told.append(process)

@@ -61,22 +61,22 @@ async def test_it_has_what_every_page_shows(desk: Desk) -> None:
     async def ask(path: str, **query: Any) -> Any:
         return (await desk.get(path, params=query)).json()
 
-    needs = {one["check"]: one["verdict"] for one in (await ask("/doctor"))["needs"]}
+    needs = {one["check"]: one["verdict"] for one in (await ask("/api/doctor"))["needs"]}
     assert {check for check, verdict in needs.items() if verdict == "ok"} == set()
-    assert len((await ask("/signals/held"))["signals"]) == 4
-    assert {bool(one["reason"]) for one in (await ask("/signals/unread"))["signals"]} == {True, False}
-    assert len((await ask("/outbox/dead"))["events"]) > 5
-    assert len((await ask("/outbox"))["events"]) > 1
-    assert len((await ask("/errors"))["groups"]) > 5
-    assert {one["is_unserved"] for one in (await ask("/versions"))["versions"]} == {True, False}
-    assert len((await ask("/bulks"))["bulks"]) == 2
-    assert len((await ask("/audit"))["acts"]) == 8
-    assert len((await ask("/waits"))["waits"]) > 3
-    assert (await ask("/runs/agent-5f3c/streams/answer"))["lines"][0]["value"] == "thought "
-    assert len((await ask("/runs/agent-5f3c/state"))["published"]) == 2
-    assert (await ask("/runs/import-2026-11/tree"))["root"]["count"] == ROWS + 1
-    assert len((await ask("/runs/large-10mb"))["run"]["output"]["blob"]) == odd.LARGE_BYTES
-    paused = {one["where"] for one in (await ask("/runs", q="status:paused", reasons="true"))["reasons"]}
+    assert len((await ask("/api/signals/held"))["signals"]) == 4
+    assert {bool(one["reason"]) for one in (await ask("/api/signals/unread"))["signals"]} == {True, False}
+    assert len((await ask("/api/outbox/dead"))["events"]) > 5
+    assert len((await ask("/api/outbox"))["events"]) > 1
+    assert len((await ask("/api/errors"))["groups"]) > 5
+    assert {one["is_unserved"] for one in (await ask("/api/versions"))["versions"]} == {True, False}
+    assert len((await ask("/api/bulks"))["bulks"]) == 2
+    assert len((await ask("/api/audit"))["acts"]) == 8
+    assert len((await ask("/api/waits"))["waits"]) > 3
+    assert (await ask("/api/runs/agent-5f3c/streams/answer"))["lines"][0]["value"] == "thought "
+    assert len((await ask("/api/runs/agent-5f3c/state"))["published"]) == 2
+    assert (await ask("/api/runs/import-2026-11/tree"))["root"]["count"] == ROWS + 1
+    assert len((await ask("/api/runs/large-10mb"))["run"]["output"]["blob"]) == odd.LARGE_BYTES
+    paused = {one["where"] for one in (await ask("/api/runs", q="status:paused", reasons="true"))["reasons"]}
     assert "load prices" in paused
 
 
@@ -84,7 +84,7 @@ async def test_no_stored_text_breaks_an_answer(desk: Desk) -> None:
     runs: list[dict[str, Any]] = []
     query: dict[str, Any] = {"limit": 100, "system": "true", "payloads": "false", "reasons": "true"}
     while True:
-        page = (await desk.get("/runs", params=query)).json()
+        page = (await desk.get("/api/runs", params=query)).json()
         runs += page["runs"]
         if page["next"] is None:
             break
@@ -94,16 +94,16 @@ async def test_no_stored_text_breaks_an_answer(desk: Desk) -> None:
     assert len(odd_ones) >= 13
     for run in odd_ones:
         for path in OF_A_RUN:
-            answer = await desk.get(f"/runs/{run['run_id']}{path}")
+            answer = await desk.get(f"/api/runs/{run['run_id']}{path}")
             assert answer.status_code in (200, 202), (path, answer.text[:500])
             assert answer.headers["content-type"] == "application/json"
     for each in OPERATIONS:
         if each.method == "GET" and "{" not in each.path and each.media != MEDIA:
             assert (await desk.get(each.path)).status_code == 200, each.path
     named = next(run for run in runs if run["key"] and run["key"].startswith('"'))
-    found = await desk.get("/runs", params={"q": 'key:"\\"><img src=x onerror=alert(1)>"'})
+    found = await desk.get("/api/runs", params={"q": 'key:"\\"><img src=x onerror=alert(1)>"'})
     assert [run["run_id"] for run in found.json()["runs"]] == [named["run_id"]]
-    assert isinstance(await desk.get("/openapi.json"), httpx.Response)
+    assert isinstance(await desk.get("/api/openapi.json"), httpx.Response)
 
 
 @pytest.mark.parametrize(

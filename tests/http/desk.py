@@ -105,7 +105,7 @@ class Desk:
         return await self.ask("POST", path, **({} if body is None else {"json": body}), **more)
 
     async def start(self, name: str, body: Any = None, **more: Any) -> str:
-        answer = await self.post("/runs", {"workflow": name, "input": body, **more})
+        answer = await self.post("/api/runs", {"workflow": name, "input": body, **more})
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["run"]["run_id"])
 
@@ -114,7 +114,7 @@ class Desk:
         run_id = await self.start(name)
 
         async def waits() -> bool:
-            return bool((await self.get(f"/runs/{run_id}")).json()["run"]["status"] == "waiting")
+            return bool((await self.get(f"/api/runs/{run_id}")).json()["run"]["status"] == "waiting")
 
         await until(waits)
         return run_id

@@ -32,7 +32,7 @@ def _moves(told: list[Event]) -> list[tuple[str, str]]:
 
 
 async def test_a_follower_of_all_runs_learns_what_starts_waits_and_ends(any_desk: Desk) -> None:
-    following = asyncio.ensure_future(_events(any_desk, "/changes", 1.2))
+    following = asyncio.ensure_future(_events(any_desk, "/api/changes", 1.2))
     await any_desk.followed()
     waiting = await any_desk.start("approval", key="k")
     done = await any_desk.start("checkout", {"customer": "ann", "amount": 1})
@@ -51,9 +51,9 @@ async def test_a_follower_that_comes_back_misses_nothing(any_desk: Desk) -> None
     [(_, mark, _)] = await _events(any_desk, "/changes")
     await any_desk.start("approval")
 
-    missed = await _events(any_desk, "/changes", 0.5, mark)
-    again = await _events(any_desk, "/changes", 0.3, missed[-1][1])
-    stranger = await _events(any_desk, "/changes", mark="0123456789ab-7")
+    missed = await _events(any_desk, "/api/changes", 0.5, mark)
+    again = await _events(any_desk, "/api/changes", 0.3, missed[-1][1])
+    stranger = await _events(any_desk, "/api/changes", mark="0123456789ab-7")
 
     assert missed[0][2]["is_whole"] is True
     assert _moves(missed)[-1] == ("approval", "waiting")
@@ -78,7 +78,7 @@ async def test_a_watched_run_is_reported_with_every_commit(any_desk: Desk) -> No
 
 async def test_one_reader_serves_all_followers_and_ends_with_the_last(desk: Desk) -> None:
     movements = desk.engine.movements
-    together = await asyncio.gather(*(_events(desk, "/changes", 0.4) for _ in range(20)))
+    together = await asyncio.gather(*(_events(desk, "/api/changes", 0.4) for _ in range(20)))
 
     assert [len(told) for told in together] == [1] * 20
     assert movements._reader is not None
@@ -88,14 +88,14 @@ async def test_one_reader_serves_all_followers_and_ends_with_the_last(desk: Desk
 async def test_what_cannot_be_followed_is_refused(desk: Desk) -> None:
     run_id = await desk.start("approval")
     for path, mark in (
-        ("/changes", "x"),
-        ("/changes", "a-b"),
-        (f"/runs/{run_id}/state/changes", "-1"),
-        (f"/runs/{run_id}/streams/s/changes", "one"),
+        ("/api/changes", "x"),
+        ("/api/changes", "a-b"),
+        (f"/api/runs/{run_id}/state/changes", "-1"),
+        (f"/api/runs/{run_id}/streams/s/changes", "one"),
     ):
         answer = await desk.get(path, headers={"last-event-id": mark})
         assert (answer.status_code, answer.json()["where"]) == (400, "the header last-event-id"), path
-    many = await desk.get("/changes", params={"runs": ",".join(map(str, range(201)))})
+    many = await desk.get("/api/changes", params={"runs": ",".join(map(str, range(201)))})
     assert many.status_code == 400
 
 
@@ -119,13 +119,13 @@ async def talk(any_url: str) -> Any:
 
 async def test_published_state_is_read_and_followed(talk: Desk) -> None:
     run_id = await talk.start_waiting("talking")
-    path = f"/runs/{run_id}/state"
+    path = f"/api/runs/{run_id}/state"
 
     first = (await talk.get(path)).json()
     blind = (await talk.get(path, role=Role.VIEWER)).json()["published"]
     following = asyncio.ensure_future(_events(talk, f"{path}/changes", 30))
     await talk.followed()
-    await talk.post(f"/runs/{run_id}/signals", {"name": "go"})
+    await talk.post(f"/api/runs/{run_id}/signals", {"name": "go"})
     told = await following
     rest = await _events(talk, f"{path}/changes", 30, told[-1][1])
 
@@ -137,13 +137,13 @@ async def test_published_state_is_read_and_followed(talk: Desk) -> None:
 
 async def test_a_stream_is_read_in_pages_and_followed_behind_any_line(talk: Desk) -> None:
     run_id = await talk.start_waiting("talking")
-    path = f"/runs/{run_id}/streams/words"
+    path = f"/api/runs/{run_id}/streams/words"
 
-    names = (await talk.get(f"/runs/{run_id}/streams")).json()["streams"]
+    names = (await talk.get(f"/api/runs/{run_id}/streams")).json()["streams"]
     page = (await talk.get(path, params={"limit": 1})).json()
     following = asyncio.ensure_future(_events(talk, f"{path}/changes", 30, "1"))
     await talk.followed()
-    await talk.post(f"/runs/{run_id}/signals", {"name": "go"})
+    await talk.post(f"/api/runs/{run_id}/signals", {"name": "go"})
     told = await following
     end = (await talk.get(path, params={"after": 2})).json()
     blind = (await talk.get(path, role=Role.VIEWER)).json()["lines"]
@@ -153,4 +153,4 @@ async def test_a_stream_is_read_in_pages_and_followed_behind_any_line(talk: Desk
     assert [(mark, data["value"]) for _, mark, data in told] == [("2", "two"), ("3", "three")]
     assert ([line["value"] for line in end["lines"]], end["is_over"]) == (["three"], True)
     assert [line["value"] for line in blind] == [{"hidden": True}] * 3
-    assert (await talk.get(f"/runs/{run_id}/streams/~bad")).status_code == 400
+    assert (await talk.get(f"/api/runs/{run_id}/streams/~bad")).status_code == 400

@@ -56,7 +56,7 @@ async def desk(any_url: str) -> AsyncIterator[Desk]:
         desk = Desk(engine, app(engine, access=Tokens(TOKENS)))
         for name in ("good", "bad"):
             await desk.start("importing", name, key=name)
-            await desk.get(f"/runs/{name}/result", params={"wait": 60})
+            await desk.get(f"/api/runs/{name}/result", params={"wait": 60})
         yield desk
 
 
@@ -66,9 +66,9 @@ def _below(node: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 async def test_a_tree_shows_a_part_and_counts_the_rest(desk: Desk) -> None:
-    whole = (await desk.get("/runs/good/tree", params={"limit": 100})).json()
-    page = (await desk.get("/runs/good/tree", params={"under": "rows", "first": 50, "limit": 5})).json()
-    nowhere = await desk.get("/runs/good/tree", params={"under": "rows/~999"})
+    whole = (await desk.get("/api/runs/good/tree", params={"limit": 100})).json()
+    page = (await desk.get("/api/runs/good/tree", params={"under": "rows", "first": 50, "limit": 5})).json()
+    nowhere = await desk.get("/api/runs/good/tree", params={"under": "rows/~999"})
     rows = _below(whole["root"], "rows")
 
     assert [one["path"] for one in whole["root"]["below"]] == ["reserve", "rows", "charge"]
@@ -82,23 +82,23 @@ async def test_a_tree_shows_a_part_and_counts_the_rest(desk: Desk) -> None:
 
 
 async def test_a_large_value_is_left_out_of_a_tree_and_read_by_its_line(desk: Desk) -> None:
-    tree = (await desk.get("/runs/good/tree", params={"under": "rows/~3"})).json()
+    tree = (await desk.get("/api/runs/good/tree", params={"under": "rows/~3"})).json()
     [node] = tree["root"]["below"]
 
-    line = (await desk.get(f"/runs/good/history/{node['entry']['seq']}")).json()
-    blind = (await desk.get(f"/runs/good/history/{node['entry']['seq']}", role=Role.VIEWER)).json()
+    line = (await desk.get(f"/api/runs/good/history/{node['entry']['seq']}")).json()
+    blind = (await desk.get(f"/api/runs/good/history/{node['entry']['seq']}", role=Role.VIEWER)).json()
 
     assert (node["path"], node["entry"]["value"], node["omitted"] > 5_000) == ("rows/~3/read", None, True)
     assert (line["path"], line["value"], blind["value"]) == ("rows/~3/read", "x" * 5_000, HIDDEN)
     for wrong, status in (("0", 404), ("99999", 404), ("x", 400), ("9" * 20, 400)):
-        assert (await desk.get(f"/runs/good/history/{wrong}")).status_code == status
+        assert (await desk.get(f"/api/runs/good/history/{wrong}")).status_code == status
 
 
 async def test_a_history_is_read_in_pages_from_any_line(desk: Desk) -> None:
     seen: list[dict[str, Any]] = []
     query = {"limit": 100, "after": 0}
     while True:
-        page = (await desk.get("/runs/bad/history", params=query)).json()
+        page = (await desk.get("/api/runs/bad/history", params=query)).json()
         seen += page["entries"]
         if page["next"] is None:
             break
@@ -113,13 +113,13 @@ async def test_a_history_is_read_in_pages_from_any_line(desk: Desk) -> None:
 
 
 async def test_a_run_is_seen_as_it_was_after_a_line(desk: Desk) -> None:
-    lines = (await desk.get("/runs/bad/history", params={"limit": 500})).json()["entries"]
+    lines = (await desk.get("/api/runs/bad/history", params={"limit": 500})).json()["entries"]
     reserved = next(line["seq"] for line in lines if line["path"] == "reserve")
     mapped = next(line["seq"] for line in lines if line["path"] == "rows")
 
-    then = (await desk.get("/runs/bad/tree", params={"at": reserved})).json()
-    later = (await desk.get("/runs/bad/tree", params={"at": mapped})).json()
-    now = (await desk.get("/runs/bad/tree", params={"at": 999_999})).json()
+    then = (await desk.get("/api/runs/bad/tree", params={"at": reserved})).json()
+    later = (await desk.get("/api/runs/bad/tree", params={"at": mapped})).json()
+    now = (await desk.get("/api/runs/bad/tree", params={"at": 999_999})).json()
 
     root = then["root"]
     assert (then["at"], then["is_past"], then["moment"]) == (reserved, True, lines[0]["at"])
@@ -133,17 +133,17 @@ async def test_a_run_is_seen_as_it_was_after_a_line(desk: Desk) -> None:
 
 
 async def test_the_undo_stack_tells_what_became_of_each_undo(desk: Desk) -> None:
-    stack = (await desk.get("/runs/bad/undos")).json()["undos"]
+    stack = (await desk.get("/api/runs/bad/undos")).json()["undos"]
 
     assert [(one["path"], one["state"], one["failure"]) for one in stack] == [("reserve", "undone", None)]
-    assert (await desk.get("/runs/good/undos")).json()["undos"] == []
+    assert (await desk.get("/api/runs/good/undos")).json()["undos"] == []
 
 
 async def test_two_runs_are_compared_by_path(desk: Desk) -> None:
-    found = (await desk.get("/compare/good/bad")).json()
-    everything = (await desk.get("/compare/good/bad", params={"all": "true"})).json()
-    same = (await desk.get("/compare/good/good")).json()
-    blind = (await desk.get("/compare/good/bad", role=Role.VIEWER)).json()
+    found = (await desk.get("/api/compare/good/bad")).json()
+    everything = (await desk.get("/api/compare/good/bad", params={"all": "true"})).json()
+    same = (await desk.get("/api/compare/good/good")).json()
+    blind = (await desk.get("/api/compare/good/bad", role=Role.VIEWER)).json()
 
     changed = {one["path"]: one["changes"] for one in found["places"]}
     assert (found["is_same"], found["parts_at"], found["differing"]) == (False, "reserve", 3)

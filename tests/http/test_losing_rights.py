@@ -74,7 +74,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
 WAYS = [Door.take_back, Door.remove, Door.break_file, Door.expire, Door.demote]
 
 
-STREAMS = ["/runs/{run}/changes", "/changes", "/runs/{run}/state/changes", "/runs/{run}/streams/s/changes"]
+STREAMS = ["/api/runs/{run}/changes", "/api/changes", "/api/runs/{run}/state/changes", "/api/runs/{run}/streams/s/changes"]
 
 
 def test_every_stream_is_among_those_that_may_lose_their_right() -> None:
@@ -108,7 +108,9 @@ async def test_a_long_poll_tells_nothing_to_a_token_that_no_longer_counts(
 ) -> None:
     async with door(tmp_path) as opened:
         run = await opened.engine.start("approval")
-        poll = asyncio.ensure_future(opened.client.get(f"/runs/{run.run_id}/result", params={"wait": 60}, timeout=None))
+        poll = asyncio.ensure_future(
+            opened.client.get(f"/api/runs/{run.run_id}/result", params={"wait": 60}, timeout=None)
+        )
         await asyncio.sleep(0.05)
         lose(opened)
         opened.hands.ahead += 2
@@ -128,7 +130,7 @@ async def test_an_act_whose_body_came_slowly_is_not_done_for_a_token_that_was_ta
             opened.hands.ahead += 2
             yield b'"key": "k"}'
 
-        answer = await opened.client.post("/runs", content=drip(), headers={"content-type": "application/json"})
+        answer = await opened.client.post("/api/runs", content=drip(), headers={"content-type": "application/json"})
         found = await opened.engine.status("k")
 
     assert answer.status_code == 401

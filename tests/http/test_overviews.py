@@ -19,21 +19,21 @@ async def _end(desk: Desk, *names: str) -> list[str]:
     """Start these workflows, and wait for their ends."""
     ids = [await desk.start(name, ORDER, key=f"{name}-{number}") for number, name in enumerate(names)]
     for run_id in ids:
-        await desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+        await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
     return ids
 
 
 async def test_the_doctor_tells_what_needs_a_person_with_the_request_that_helps(any_desk: Desk) -> None:
     await _end(any_desk, "declined", "confused")
 
-    found = (await any_desk.get("/doctor", role=Role.OPERATOR)).json()
-    blind = (await any_desk.get("/doctor", role=Role.VIEWER)).json()
-    whole = (await any_desk.get("/doctor", params={"whole": "true"})).json()
+    found = (await any_desk.get("/api/doctor", role=Role.OPERATOR)).json()
+    blind = (await any_desk.get("/api/doctor", role=Role.VIEWER)).json()
+    whole = (await any_desk.get("/api/doctor", params={"whole": "true"})).json()
 
     needs = {one["check"]: one for one in found["needs"]}
     assert (found["is_quick"], needs["failed"]["verdict"]) == (True, "warn")
-    assert needs["failed"]["fix"] == "POST /runs/declined-0/retry"
-    assert [(one["method"], one["path"]) for one in needs["failed"]["advice"]] == [("POST", "/runs/declined-0/retry")]
+    assert needs["failed"]["fix"] == "POST /api/runs/declined-0/retry"
+    assert [(one["method"], one["path"]) for one in needs["failed"]["advice"]] == [("POST", "/api/runs/declined-0/retry")]
     assert (needs["failed"]["filter"], needs["failed"]["runs"]) == ("status:failed", 1)
     assert needs["changed code"]["filter"] == "status:paused"
     assert blind["store"] == []
@@ -47,7 +47,7 @@ async def test_versions_tell_who_needs_and_who_serves_them(any_desk: Desk) -> No
     await _end(any_desk, "checkout", "declined")
     await any_desk.start("approval")
 
-    found = {one["workflow"]: one for one in (await any_desk.get("/versions")).json()["versions"]}
+    found = {one["workflow"]: one for one in (await any_desk.get("/api/versions")).json()["versions"]}
 
     assert found["declined"]["runs"] == {"failed": 1}
     assert (found["declined"]["may_retire"], found["declined"]["reason"]) == (False, "1 failed run could be retried")
@@ -57,9 +57,9 @@ async def test_versions_tell_who_needs_and_who_serves_them(any_desk: Desk) -> No
 
 async def test_a_workflow_tells_how_its_runs_went_and_what_an_input_looks_like(any_desk: Desk) -> None:
     await _end(any_desk, "declined", "declined")
-    await any_desk.post("/workflows/declined/pause", {"reason": "the bank is down"})
+    await any_desk.post("/api/workflows/declined/pause", {"reason": "the bank is down"})
 
-    found = (await any_desk.get("/workflows/declined")).json()
+    found = (await any_desk.get("/api/workflows/declined")).json()
     health, [version] = found["health"], found["workflows"]
 
     assert (health["runs"], health["failed"], health["completed"], health["p50"]) == (2, 2, 0, None)
@@ -67,15 +67,15 @@ async def test_a_workflow_tells_how_its_runs_went_and_what_an_input_looks_like(a
     assert (found["hold"]["reason"], found["versions"][0]["redrivable"]) == ("the bank is down", 2)
     assert (version["sample"], version["needs_input"]) == ({"customer": "", "amount": 0}, True)
     assert version["source"].startswith("desk.py:")
-    assert (await any_desk.post("/runs", {"workflow": "declined", "input": version["sample"]})).status_code == 201
+    assert (await any_desk.post("/api/runs", {"workflow": "declined", "input": version["sample"]})).status_code == 201
 
 
 async def test_failures_are_grouped_by_what_they_have_in_common(any_desk: Desk) -> None:
     first, *_ = await _end(any_desk, "declined", "checkout", "declined")
 
-    found = (await any_desk.get("/errors", params={"q": "workflow:declined since:1h"})).json()
-    none = (await any_desk.get("/errors", params={"q": "status:completed"})).json()
-    cut = (await any_desk.get("/errors", params={"limit": 1})).json()
+    found = (await any_desk.get("/api/errors", params={"q": "workflow:declined since:1h"})).json()
+    none = (await any_desk.get("/api/errors", params={"q": "status:completed"})).json()
+    cut = (await any_desk.get("/api/errors", params={"limit": 1})).json()
     [group] = found["groups"]
 
     assert (group["workflow"], group["path"], group["type"], group["message"]) == (
@@ -86,7 +86,7 @@ async def test_failures_are_grouped_by_what_they_have_in_common(any_desk: Desk) 
     assert group["samples"][1]["run_id"] == first
     assert none["groups"] == []
     assert (cut["scanned"], cut["is_whole"], found["is_whole"]) == (1, False, True)
-    listed = (await any_desk.get("/runs", params={"q": group["filter"]})).json()["runs"]
+    listed = (await any_desk.get("/api/runs", params={"q": group["filter"]})).json()["runs"]
     assert [run["key"] for run in listed] == ["declined-2", "declined-0"]
 
 
@@ -94,10 +94,10 @@ async def test_runs_are_counted_and_shown_over_time(any_desk: Desk) -> None:
     await _end(any_desk, "declined", "checkout")
     await any_desk.start("approval")
 
-    whole = (await any_desk.get("/runs/histogram", params={"bins": 5, "last": "1h"})).json()
-    ranged = (await any_desk.get("/runs/histogram", params={"q": "since:10m status:failed", "bins": 10})).json()
+    whole = (await any_desk.get("/api/runs/histogram", params={"bins": 5, "last": "1h"})).json()
+    ranged = (await any_desk.get("/api/runs/histogram", params={"q": "since:10m status:failed", "bins": 10})).json()
     counts = [
-        (await any_desk.get("/runs/count", params=query)).json()
+        (await any_desk.get("/api/runs/count", params=query)).json()
         for query in ({}, {"q": "status:failed"}, {"limit": 2}, {"q": "workflow:approval", "limit": 1})
     ]
 
@@ -111,24 +111,24 @@ async def test_runs_are_counted_and_shown_over_time(any_desk: Desk) -> None:
 async def test_a_page_of_runs_tells_where_each_is_and_why(any_desk: Desk) -> None:
     await _end(any_desk, "declined", "checkout")
     waiting = await any_desk.start("approval")
-    await any_desk.get(f"/runs/{waiting}/why")
+    await any_desk.get(f"/api/runs/{waiting}/why")
 
-    page = (await any_desk.get("/runs", params={"reasons": "true", "payloads": "false"})).json()
+    page = (await any_desk.get("/api/runs", params={"reasons": "true", "payloads": "false"})).json()
     told = {run["workflow"]: (one["where"], one["why"]) for run, one in zip(page["runs"], page["reasons"], strict=True)}
 
     assert told["declined"] == ("charge", "Fatal: no funds")
     assert told["checkout"] == ("", "")
     assert {run["input"] for run in page["runs"]} == {None}
-    assert (await any_desk.get("/runs")).json()["reasons"] is None
+    assert (await any_desk.get("/api/runs")).json()["reasons"] is None
 
 
 async def test_topics_and_waits_tell_who_waits_for_what(any_desk: Desk) -> None:
     for _ in range(2):
         await any_desk.start_waiting("approval")
-    await any_desk.post("/events", {"topic": "packed", "payload": 1, "retain": "1h"})
+    await any_desk.post("/api/events", {"topic": "packed", "payload": 1, "retain": "1h"})
 
-    topics = (await any_desk.get("/topics")).json()["topics"]
-    [group] = (await any_desk.get("/waits")).json()["waits"]
+    topics = (await any_desk.get("/api/topics")).json()["topics"]
+    [group] = (await any_desk.get("/api/waits")).json()["waits"]
 
     assert [(one["topic"], one["waiting"], one["kept"], one["published"]) for one in topics] == [("packed", 0, 1, 1)]
     assert (group["kind"], group["names"], group["workflow"], group["runs"]) == ("signal", ["approve"], "approval", 2)
@@ -136,20 +136,20 @@ async def test_topics_and_waits_tell_who_waits_for_what(any_desk: Desk) -> None:
 
 
 async def test_a_signal_that_no_run_read_is_delivered_to_another(any_desk: Desk) -> None:
-    await any_desk.post("/runs/later/signals", {"name": "approve", "payload": 5, "if_missing": "hold"})
-    [held] = (await any_desk.get("/signals/held")).json()["signals"]
-    path = f"/signals/{held['number']}/redeliver"
+    await any_desk.post("/api/runs/later/signals", {"name": "approve", "payload": 5, "if_missing": "hold"})
+    [held] = (await any_desk.get("/api/signals/held")).json()["signals"]
+    path = f"/api/signals/{held['number']}/redeliver"
 
     nobody = await any_desk.post(path)
     run_id = await any_desk.start("approval")
     sent = await any_desk.post(path, {"to": run_id})
     gone = await any_desk.post(path)
-    result = await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+    result = await any_desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
 
     assert (nobody.json(), sent.json()) == ({"delivery": "missing"}, {"delivery": "delivered"})
-    assert (gone.status_code, gone.json()["fix"]) == (404, "GET /signals/unread")
+    assert (gone.status_code, gone.json()["fix"]) == (404, "GET /api/signals/unread")
     assert result.json()["output"] == "approved 5"
-    assert (await any_desk.post("/signals/x/redeliver")).status_code == 400
+    assert (await any_desk.post("/api/signals/x/redeliver")).status_code == 400
 
 
 @workflow
@@ -172,22 +172,22 @@ async def test_dead_letters_are_listed_sent_again_and_dropped(any_url: str) -> N
             await desk.start("shipping", key=key)
 
         async def both() -> Any:
-            found = (await desk.get("/outbox/dead", params={"limit": 2})).json()["events"]
+            found = (await desk.get("/api/outbox/dead", params={"limit": 2})).json()["events"]
             return found if len(found) == 2 else None
 
         async def all_sent() -> bool:
-            return bool(sent) and not (await desk.get("/outbox")).json()["events"]
+            return bool(sent) and not (await desk.get("/api/outbox")).json()["events"]
 
         dead = await until(both)
-        page = (await desk.get("/outbox/dead", params={"limit": 1})).json()
-        blind = (await desk.get("/outbox/dead", role=Role.VIEWER)).json()["events"]
+        page = (await desk.get("/api/outbox/dead", params={"limit": 1})).json()
+        blind = (await desk.get("/api/outbox/dead", role=Role.VIEWER)).json()["events"]
         refused.clear()
         first, second = (one["event_id"] for one in dead)
-        replayed = await desk.post(f"/outbox/{first}/replay", {"sink": "shop"})
-        dropped = await desk.post(f"/outbox/{second}/drop")
-        again = await desk.post(f"/outbox/{second}/drop")
+        replayed = await desk.post(f"/api/outbox/{first}/replay", {"sink": "shop"})
+        dropped = await desk.post(f"/api/outbox/{second}/drop")
+        again = await desk.post(f"/api/outbox/{second}/drop")
         await until(all_sent)
-        rest = [(await desk.get(path)).json()["events"] for path in ("/outbox", "/outbox/dead")]
+        rest = [(await desk.get(path)).json()["events"] for path in ("/api/outbox", "/api/outbox/dead")]
 
     assert [(one["name"], one["sink"], one["failure"], one["payload"]) for one in dead] == [
         ("shipped", "shop", "Fatal: 503", {"parcel": 7})
@@ -195,10 +195,10 @@ async def test_dead_letters_are_listed_sent_again_and_dropped(any_url: str) -> N
     assert (len(page["events"]), page["next"]) == (1, dead[0]["number"])
     assert blind[0]["payload"] == {"hidden": True}
     assert (replayed.json(), dropped.json()["sinks"]) == ({"event_id": first, "sinks": 1}, 1)
-    assert (again.status_code, again.json()["fix"]) == (404, "GET /outbox/dead")
+    assert (again.status_code, again.json()["fix"]) == (404, "GET /api/outbox/dead")
     assert (sent, rest) == ([{"parcel": 7}], [[], []])
 
 
 @pytest.mark.parametrize("query", [{"bins": 0}, {"bins": 501}, {"last": "soon"}, {"q": "regoin:eu"}])
 async def test_a_histogram_that_makes_no_sense_is_refused(desk: Desk, query: dict[str, Any]) -> None:
-    assert (await desk.get("/runs/histogram", params=query)).status_code == 400
+    assert (await desk.get("/api/runs/histogram", params=query)).status_code == 400

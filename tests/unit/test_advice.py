@@ -111,7 +111,7 @@ def test_a_note_stands_before_the_act() -> None:
 
     assert one.as_python() == "fix the cause, then: engine.holds.resume('a-1')"
     assert one.as_command() == "fix the cause, then: stepwell resume a-1"
-    assert one.as_request() == "fix the cause, then: POST /runs/a-1/resume"
+    assert one.as_request() == "fix the cause, then: POST /api/runs/a-1/resume"
     assert one.command == "stepwell resume a-1"
 
 
@@ -157,7 +157,7 @@ def test_an_error_tells_its_fix_to_each_audience() -> None:
     assert error.fix == "deploy code that fits this run; or: engine.holds.resume('a')"
     assert str(error).endswith(f"  fix     {error.fix}")
     assert error.fix_in_commands == "deploy code that fits this run; or: stepwell resume a"
-    assert error.fix_in_requests == "deploy code that fits this run; or: POST /runs/a/resume"
+    assert error.fix_in_requests == "deploy code that fits this run; or: POST /api/runs/a/resume"
 
 
 def test_a_fix_in_words_is_the_same_for_every_audience() -> None:

@@ -13,6 +13,7 @@ from stepwell.http.operations import NoQuery, Operation
 from stepwell.http.problems import MEDIA as PROBLEM_MEDIA
 from stepwell.http.problems import Problem
 from stepwell.http.roles import Permission
+from stepwell.http.sessions import COOKIE
 
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -54,11 +55,14 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
             "version": version("stepwell"),
             "description": "Durable workflows: start, inspect and control them.",
         },
-        "servers": [{"url": "."}],
+        "servers": [{"url": ".."}],
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+            },
         },
     }
 
@@ -85,7 +89,7 @@ def _operation(each: Operation, known: dict[str, Any], components: dict[str, Any
             **{str(status): _answer(each, status, kind, known) for status, kind in each.answers.items()},
             **{str(status): _problem(status) for status in _refusals(each)},
         },
-        "security": [{"token": []}] if _needs_token(each) else [],
+        "security": [{"token": []}, {"session": []}] if _needs_token(each) else [],
         "x-permission": str(each.permission),
     }
     if each.body is not None:
@@ -97,7 +101,7 @@ def _operation(each: Operation, known: dict[str, Any], components: dict[str, Any
 
 
 def _needs_token(each: Operation) -> bool:
-    return each.permission not in (Permission.PUBLIC, Permission.SIGNED)
+    return each.permission not in (Permission.PUBLIC, Permission.SIGNED, Permission.SIGN_IN)
 
 
 def _refusals(each: Operation) -> list[int]:

@@ -43,6 +43,7 @@ class Call:
     query: Any
     body: Any
     headers: Mapping[str, str]
+    scope: Mapping[str, Any]
     raw: bytes = b""
     before: str = ""  # for the audit: the status before the act
     after: str = ""

@@ -34,10 +34,18 @@ DEMO_APP = "stepwell.cli.dev.seeds.shop:app"
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text or JSON lines."
 )
+@click.option("--no-open", is_flag=True, help="Do not open the dashboard in a browser.")
 def dev(
-    settings: Settings, module: str | None, port: int, fresh: bool, seed: str | None, log_format: LogFormat
+    settings: Settings,
+    module: str | None,
+    port: int,
+    fresh: bool,
+    seed: str | None,
+    log_format: LogFormat,
+    no_open: bool,
 ) -> None:
-    """Run APP (default: app.py) and show what happens: a worker, the HTTP API, and keys to crash it and skip time.
+    """Run APP (default: app.py) and show what happens: a worker, the dashboard in your browser, and keys to crash the
+    worker and skip time.
 
     The database is .stepwell/dev.db, unless --db or $STEPWELL_DB names another. That of the App is not used. The server
     listens on 127.0.0.1 only. Saved code is checked against unfinished runs before it is loaded. Other commands in this
@@ -78,7 +86,7 @@ def dev(
         printer = Printer(Output(settings), log_format)
 
         async def run() -> None:
-            await Supervisor(DevOptions(name, port), place, slot, printer).run()
+            await Supervisor(DevOptions(name, port, opens=not no_open), place, slot, printer).run()
 
         asyncio.run(run())
     finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from stepwell.http.operations import Operation
+from stepwell.http.roles import PUBLIC_PATHS
 from stepwell.http.routes import (
     bulks,
     changes,
@@ -20,6 +22,7 @@ from stepwell.http.routes import (
     runs,
     saved_views,
     server,
+    sessions,
     signals,
     starts,
     triggers,
@@ -27,8 +30,19 @@ from stepwell.http.routes import (
     workflows,
 )
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
+API: Final = "/api"
+
+
+def _placed(operation: Operation) -> Operation:
+    """The operation below the path of the API. Probes look for the health checks at the root."""
+    if operation.path in PUBLIC_PATHS:
+        return operation
+    return replace(operation, path=f"{API}{operation.path}")
+
+
+_TABLES: Final[tuple[Operation, ...]] = (
     *server.OPERATIONS,
+    *sessions.OPERATIONS,
     *workers.OPERATIONS,
     *diagnosis.OPERATIONS,
     *ledger.OPERATIONS,
@@ -48,3 +62,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *bulks.OPERATIONS,
     *hooks.OPERATIONS,
 )
+
+OPERATIONS: Final = tuple(_placed(operation) for operation in _TABLES)
