@@ -27,7 +27,11 @@ _SLOWER_MAX = 1.05
 _DAYS = 30  # over which the runs of the grown database began
 
 # What the list of runs asks first, and then on demand.
-_FIRST = ("/api/runs?limit=50&reasons=true&payloads=false", "/api/runs/count?q=status:failed", "/api/runs/histogram?bins=60")
+_FIRST = (
+    "/api/runs?limit=50&reasons=true&payloads=false",
+    "/api/runs/count?q=status:failed",
+    "/api/runs/histogram?bins=60",
+)
 _OTHERS = (
     "/api/runs?limit=50&reasons=true&payloads=false&q=status:failed",
     "/api/runs/histogram?bins=60&last=30d",

@@ -74,7 +74,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.REPLAY: _Form(
         "engine.outbox.replay({target})", "stepwell outbox replay {target}", "POST", "/api/outbox/{target}/replay"
     ),
-    Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/api/runs/{target}/resume"),
+    Verb.RESUME: _Form(
+        "engine.holds.resume({target})", "stepwell resume {target}", "POST", "/api/runs/{target}/resume"
+    ),
     Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/api/holds/resume"),
     Verb.RESUME_ROLLBACK: _Form(
         "engine.repairs.resume_rollback({target})",

@@ -15,8 +15,8 @@ from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
-from stepwell.stores.base.records import RecordStore
 from stepwell.stores.base.overviews import OverviewStore
+from stepwell.stores.base.records import RecordStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore

@@ -74,7 +74,12 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
 WAYS = [Door.take_back, Door.remove, Door.break_file, Door.expire, Door.demote]
 
 
-STREAMS = ["/api/runs/{run}/changes", "/api/changes", "/api/runs/{run}/state/changes", "/api/runs/{run}/streams/s/changes"]
+STREAMS = [
+    "/api/runs/{run}/changes",
+    "/api/changes",
+    "/api/runs/{run}/state/changes",
+    "/api/runs/{run}/streams/s/changes",
+]
 
 
 def test_every_stream_is_among_those_that_may_lose_their_right() -> None:

@@ -33,7 +33,9 @@ async def test_the_doctor_tells_what_needs_a_person_with_the_request_that_helps(
     needs = {one["check"]: one for one in found["needs"]}
     assert (found["is_quick"], needs["failed"]["verdict"]) == (True, "warn")
     assert needs["failed"]["fix"] == "POST /api/runs/declined-0/retry"
-    assert [(one["method"], one["path"]) for one in needs["failed"]["advice"]] == [("POST", "/api/runs/declined-0/retry")]
+    assert [(one["method"], one["path"]) for one in needs["failed"]["advice"]] == [
+        ("POST", "/api/runs/declined-0/retry")
+    ]
     assert (needs["failed"]["filter"], needs["failed"]["runs"]) == ("status:failed", 1)
     assert needs["changed code"]["filter"] == "status:paused"
     assert blind["store"] == []

@@ -33,8 +33,8 @@ from stepwell.stores.sqlite.caller_transactions import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
-from stepwell.stores.sqlite.records import SqliteRecords
 from stepwell.stores.sqlite.overviews import SqliteOverviews
+from stepwell.stores.sqlite.records import SqliteRecords
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
