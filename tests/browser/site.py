@@ -89,7 +89,7 @@ def sign_in(context: BrowserContext, site: Site, role: Role) -> None:
         answer = context.request.post(f"{site.url}/api/session", data={"token": site.tokens[role]}, headers=headers)
         assert answer.ok, answer.text()
         _COOKIES[role.value, site.url] = context.cookies()
-    context.add_cookies(_COOKIES[role.value, site.url])  # type: ignore[arg-type]
+    context.add_cookies(_COOKIES[role.value, site.url])
 
 
 _COOKIES: Final[dict[tuple[str, str], Any]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ OF_A_RUN = ("", "/history", "/tree", "/why", "/acts", "/undos", "/state", "/stre
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("demo") / "demo.db"
     seed_demo(file, NOW, rows=ROWS)
-    yield file
+    return file
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ async def test_a_follower_of_all_runs_learns_what_starts_waits_and_ends(any_desk
 
 
 async def test_a_follower_that_comes_back_misses_nothing(any_desk: Desk) -> None:
-    [(_, mark, _)] = await _events(any_desk, "/changes")
+    [(_, mark, _)] = await _events(any_desk, "/api/changes")
     await any_desk.start("approval")
 
     missed = await _events(any_desk, "/api/changes", 0.5, mark)

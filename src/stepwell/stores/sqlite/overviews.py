@@ -128,7 +128,10 @@ def _list_summaries(connection: apsw.Connection, where: RunFilter, before: RunId
 
 
 def _summaries(connection: apsw.Connection, numbers: list[int]) -> Iterable[tuple[int, Summary]]:
-    """The summaries of the runs with these numbers, with the number of each. If a row contains invalid text, each row is read separately."""
+    """The summaries of the runs with these numbers, and the number of each.
+
+    If a row contains invalid text, each row is read separately.
+    """
     try:
         rows = rows_of(connection, "overviews.find_many", ids=json.dumps(numbers))
     except UnicodeDecodeError:
