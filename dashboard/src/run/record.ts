@@ -1,6 +1,6 @@
 // The record of one run, as its page reads it: the whole once, then what has come since.
 
-import { read, type Answer, type Entry, type Node, type Run, type Wait, type Why } from "../api";
+import { read, type Answer, type Entry, type Run, type Wait, type Why } from "../api";
 
 export interface RunRecord {
   run: Run;
@@ -51,21 +51,21 @@ function sameState(one: Run, other: Run): boolean {
   return one.status === other.status && one.ended_at === other.ended_at && one.successor === other.successor;
 }
 
-async function readAll(run: string, signal: AbortSignal): Promise<Entry[]> {
-  const { root } = await read("/api/runs/{run}/tree", { parts: { run }, signal });
-  const entries: Entry[] = [];
-  const visit = (node: Node): void => {
-    if (node.entry) entries.push(node.entry);
-    node.below?.forEach(visit);
-  };
-  visit(root);
-  return entries.sort((one, other) => one.seq - other.seq);
+/** The whole history, from line to line: a tree of a long run has only a part of it. */
+function readAll(run: string, signal: AbortSignal): Promise<Entry[]> {
+  return readFrom(run, [], signal);
 }
 
 async function readOn(run: string, known: Entry[], signal: AbortSignal): Promise<Entry[]> {
+  const entries = await readFrom(run, known, signal);
+  // An undo also marks the entry of its step.
+  const undoes = entries.slice(known.length).some((entry) => entry.kind === "undo");
+  return undoes ? readAll(run, signal) : entries;
+}
+
+async function readFrom(run: string, known: Entry[], signal: AbortSignal): Promise<Entry[]> {
   const entries = [...known];
   let after: number | null = known.at(-1)?.seq ?? 0;
-  let undoes = false;
   while (after !== null) {
     const page: Answer<"/api/runs/{run}/history", "get"> = await read("/api/runs/{run}/history", {
       parts: { run },
@@ -73,9 +73,7 @@ async function readOn(run: string, known: Entry[], signal: AbortSignal): Promise
       signal,
     });
     entries.push(...page.entries);
-    undoes ||= page.entries.some((entry) => entry.kind === "undo");
     after = page.next;
   }
-  // An undo also marks the entry of its step.
-  return undoes ? readAll(run, signal) : entries;
+  return entries;
 }

@@ -16,6 +16,7 @@ from stepwell import (
     Retry,
     Signal,
     StepContext,
+    Trigger,
     WaitTimeout,
     step,
     workflow,
@@ -389,6 +390,12 @@ async def settle_week(ctx: Context, week: str) -> str:
     return week
 
 
+TRIGGERS = (
+    Trigger("report.asked", start=nightly_report, input="rows", key="report-{asked_by}"),
+    Trigger("catalogue.changed", start=import_catalogue, input="rows"),  # its events have no rows
+    Trigger("supplier.offered", start=supplier_onboarding, input="name"),
+)
+
 app = App(
     workflows=[
         order_fulfilment,
@@ -410,5 +417,6 @@ app = App(
         *ODD_WORKFLOWS,
     ],
     sinks=SINKS,
+    triggers=TRIGGERS,
     offload="database",
 )

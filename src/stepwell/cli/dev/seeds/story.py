@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any, Final
 
 from stepwell.cli.dev.seeds import odd
@@ -13,9 +14,10 @@ from stepwell.cli.dev.seeds.old import (
     price_update_before,
     supplier_onboarding_1,
 )
-from stepwell.cli.dev.seeds.shop import Decision, Documents, Line, Order, Packed, Trouble, app
+from stepwell.cli.dev.seeds.shop import TRIGGERS, Decision, Documents, Line, Order, Packed, Trouble, app, settle_week
 from stepwell.cli.dev.seeds.world import World
 from stepwell.clock import DAY, SECOND, Instant, Span
+from stepwell.engine.triggers import Trigger
 from stepwell.model.ledger import NewAct
 from stepwell.wiring import Engine
 
@@ -36,6 +38,7 @@ _CUSTOMERS: Final = (
     ),
     *("מיכל כהן", "مريم العبدالله", "李小龙"),
 )
+_OLD_TRIGGER: Final = Trigger("month.closed", start=settle_week, input="month")  # the newer code has it no more
 _PRODUCED: Final = tuple(each for each in app.workflows if each.name != "price_update")
 _EARLIER: Final = (*_PRODUCED, order_fulfilment_7, order_fulfilment_6, price_update_before, supplier_onboarding_1)
 
@@ -49,11 +52,11 @@ class Story:
     async def tell(self, world: World) -> None:
         """Let everything happen."""
         began = world.clock.now()
-        first = await world.start("w-1", _EARLIER, app.sinks)
+        first = await world.start("w-1", _EARLIER, app.sinks, [*TRIGGERS, _OLD_TRIGGER])
         async with _client(world, _EARLIER) as client:
             await _early_days(client, world, began)
         await first.close()
-        second = await world.start("w-3", (*app.workflows, order_fulfilment_7), app.sinks)
+        second = await world.start("w-3", (*app.workflows, order_fulfilment_7), app.sinks, TRIGGERS)
         async with _client(world, (*app.workflows, order_fulfilment_7)) as client:
             await _late_days(client, world, began, self._rows)
             await _odd_data(client, world)
@@ -88,6 +91,17 @@ def _tags(order: Order, number: int) -> dict[str, str]:
     return {"region": ("eu", "us", "apac")[number % 3], **({"vip": ""} if order.amount > 300 else {})}
 
 
+def _said(order: Order, number: int) -> dict[str, Any]:
+    """How an order is described."""
+    count = sum(line.count for line in order.lines)
+    return {
+        "tags": _tags(order, number),
+        "title": f"Order for {order.customer}, {count} item{'s' if count > 1 else ''}",
+        "attributes": {"amount": Decimal(f"{order.amount:.2f}"), "customer": order.customer, "items": count},
+        "by": ("web", "ann", "bo")[number % 3],
+    }
+
+
 # --- before the deployment ---
 
 
@@ -109,7 +123,7 @@ async def _early_days(client: Engine, world: World, began: Instant) -> None:
             order = _order(number, trouble=trouble)
             version = 6 if day < 2 and number % 9 == 0 else 7
             await client.runs.start_by_name(
-                "order_fulfilment", version, order, key=f"order-{number}", tags=_tags(order, number)
+                "order_fulfilment", version, order, key=f"order-{number}", **_said(order, number)
             )
             number += 1
         rows = [{"net": 100 + n, "vat": 0.19} for n in range(12)]
@@ -132,7 +146,7 @@ async def _late_days(client: Engine, world: World, began: Instant, rows: int) ->
     for turn in range(30):
         await world.reach(Instant(began + 6 * DAY + (turn + 1) * (2 * DAY // 32)))
         order = _order(number, trouble="card" if turn % 10 == 4 else "")
-        await client.start("order_fulfilment", order, key=f"order-{number}", tags=_tags(order, number))
+        await client.start("order_fulfilment", order, key=f"order-{number}", **_said(order, number))
         number += 1
     troubles: tuple[tuple[str, Trouble], ...] = (("4688", "stuck"), ("4702", "stuck"), ("4711", "card"))
     for name, trouble in troubles:
@@ -151,6 +165,7 @@ async def _late_days(client: Engine, world: World, began: Instant, rows: int) ->
     await client.start("many_children", 25, key="parent-of-25")
     await world.pass_time("20m")
     await client.publish(Packed("order-4721", "00340434161094"))
+    await client.publish("report.asked", {"asked_by": "mia", "rows": [{"net": 12, "vat": 0.19}]})
     await client.publish("catalogue.changed", {"sku": "pen-1", "price": "1.20"}, retain="30d")
     await client.publish("catalogue.changed", {"sku": odd.MARKUP, "price": odd.FORMULA}, retain="30d")
     await _signals(client)
@@ -203,6 +218,15 @@ async def _odd_data(client: Engine, world: World) -> None:
 async def _acts(client: Engine, world: World) -> None:
     await client.cancel("order-4698", "customer withdrew", by="ann")
     await client.holds.pause("export-eu-2211", by="bo", reason="Warehouse is slow, resume after 12:00")
+    await client.triggers.pause("supplier.offered:supplier_onboarding", by="bo", reason="too many duplicates")
+    await client.saved_views.save(
+        "large orders",
+        "attr.amount:>300",
+        columns=["key", "status", "where", "why"],
+        sort="-took",
+        by="ann",
+    )
+    await client.saved_views.save("mine", "started_by:ann status:failed,paused", owner="ann", by="ann")
     await client.holds.pause_workflow("settle_week", by="bo", reason="the bank is down")
     await client.start("settle_week", "2026-W46", key="settle-2026-W46")
     await world.pass_time("1m")

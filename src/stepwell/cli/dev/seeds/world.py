@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from stepwell.clock import SECOND, Instant, Span, span
 from stepwell.config import WorkerSettings
+from stepwell.engine.triggers import Trigger
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
 from stepwell.virtual.clock import ManualClock
@@ -68,6 +69,7 @@ class World:
         name: str,
         workflows: Iterable[Workflow[Any, Any]],
         sinks: Iterable[Sink] = (),
+        triggers: Iterable[Trigger] = (),
         *,
         worker: bool = True,
         lease: str = FOREVER,
@@ -82,6 +84,7 @@ class World:
             settings=settings,
             environment=process.environment,
             sinks=sinks,
+            triggers=triggers,
             offload="database",
         )
         await process.executor.spawn(engine.open(), name=f"{name} opens")
