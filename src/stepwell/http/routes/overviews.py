@@ -151,7 +151,20 @@ def health_body(call: Call, found: HealthView) -> HealthBody:
 async def list_topics(call: Call) -> Reply:
     """The topics of waits and events."""
     found = await call.services.engine.overviews.topics()
-    return Reply(TopicList([TopicBody(*one[:4], None if one[4] is None else to_datetime(one[4])) for one in found]))
+    return Reply(
+        TopicList(
+            [
+                TopicBody(
+                    one.topic,
+                    one.waiting,
+                    one.kept,
+                    one.published,
+                    None if one.last_at is None else to_datetime(one.last_at),
+                )
+                for one in found
+            ]
+        )
+    )
 
 
 async def list_waits(call: Call) -> Reply:

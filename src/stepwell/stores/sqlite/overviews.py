@@ -223,9 +223,11 @@ def _list_topics(connection: apsw.Connection, now: Instant, limit: int) -> list[
     def query() -> list[TopicUse]:
         waiting = dict(_pairs(connection, "overviews.tally_open", limit=limit))
         kept = dict(_pairs(connection, "overviews.tally_kept", now=now, limit=limit))
-        published = {topic: rest for topic, *rest in rows_of(connection, "overviews.tally_published", limit=limit)}
+        rows = rows_of(connection, "overviews.tally_published", limit=limit)
+        published = {topic: count for topic, count, _ in rows}
+        last_at = {topic: at for topic, _, at in rows}
         return [
-            TopicUse(topic, waiting.get(topic, 0), kept.get(topic, 0), *published.get(topic, (0, None)))
+            TopicUse(topic, waiting.get(topic, 0), kept.get(topic, 0), published.get(topic, 0), last_at.get(topic))
             for topic in sorted({*waiting, *kept, *published})
         ]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell import Context, workflow
+from stepwell import Context, Workflow, workflow
 from stepwell.cli.dev.seeds.shop import APPROVE, Order, charge_card, order_fulfilment, read_prices, reserve_stock
-from stepwell.replay.workflows import DefinedWorkflow
 
 # The code of version 8 is that of version 7 with another number: nothing that is shown differs but the number.
-order_fulfilment_7: DefinedWorkflow[Order, dict[str, Any]] = workflow(
-    name="order_fulfilment", version=7, signals=[APPROVE]
-)(order_fulfilment.fn)
+order_fulfilment_7: Workflow[Any, Any] = workflow(name="order_fulfilment", version=7, signals=[APPROVE])(
+    order_fulfilment.fn
+)
 
 
 @workflow(name="order_fulfilment", version=6, signals=[APPROVE])
