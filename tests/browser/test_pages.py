@@ -4,6 +4,7 @@ of the console, requests to another origin, reports of the policy, answers of 50
 
 from __future__ import annotations
 
+import gzip
 import re
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from stepwell.http import Role
+from stepwell.http.dashboard import FOLDER
 from tests.browser.conftest import Open, Tabs
 from tests.browser.seed import ARABIC, POISON, WIDE
 from tests.browser.site import Site
@@ -56,6 +58,20 @@ def test_every_page_opens_and_says_what_it_is(tabs: Tabs) -> None:
         assert page.title().endswith("· stepwell"), path
     widths = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert widths[0] == widths[1]
+
+
+def test_the_pages_are_small(open_page: Open) -> None:
+    page = open_page()
+    settled(page, "What needs you")
+    first = page.evaluate(
+        """() => performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource"))
+            .filter((one) => !new URL(one.name).pathname.startsWith("/api/"))
+            .reduce((sum, one) => sum + one.encodedBodySize, 0)"""
+    )
+    whole = sum(len(gzip.compress(path.read_bytes(), 9)) for path in FOLDER.rglob("*") if path.is_file())
+
+    assert 10_000 < first <= 90_000
+    assert first < whole <= 200_000
 
 
 def test_stored_text_is_text_and_never_markup(open_page: Open) -> None:
