@@ -8,7 +8,9 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 STAMP := .venv/.stamp
 DEMO_STAMP := .venv/.stamp-demo
-CODE := src tests tools $(wildcard sim bench examples)
+PAGES := src/stepwell/http/dashboard_files/sources.sha256
+PAGES_FROM := $(shell find dashboard -name node_modules -prune -o -name __pycache__ -prune -o -type f -print)
+CODE := src tests tools dashboard $(wildcard sim bench examples)
 SEEDS ?= 200
 FIRST_SEED ?= 1
 OPS ?= 20000
@@ -30,16 +32,21 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm fuzz linear model power network restarts soak api-campaign scorecard sbom audit audit-offline lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright pages browser screenshots check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm fuzz linear model power network restarts soak api-campaign scorecard sbom audit audit-offline lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
-setup: $(STAMP) ## make .venv from the locked requirements and install the package into it
+setup: $(STAMP) $(PAGES) ## make .venv from the locked requirements, install the package into it, and build the dashboard
 
 $(STAMP): requirements-dev.txt requirements.txt pyproject.toml tools/setup.sh
 	@tools/setup.sh .venv requirements-dev.txt
 	@touch $(DEMO_STAMP) $@
+
+# Nothing is built unless a source of the pages has changed.
+$(PAGES): $(STAMP) $(PAGES_FROM)
+	@$(BIN)/python dashboard/build.py --may-install-node
+	@touch $@
 
 # What the package itself needs. `setup` completes the same .venv later.
 $(DEMO_STAMP): requirements.txt pyproject.toml tools/setup.sh
@@ -55,9 +62,10 @@ test: check ## check, then every test
 check: setup ## lint, format, types, layers, generated pages, and the audit that needs no network
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync mypy basedpyright
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync mypy basedpyright pages
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m tools.dashboard --check
 	$(BIN)/python -m tools.sync_context --check
 	$(BIN)/python -m tools.sync_side --check
 	$(BIN)/python -m tools.scorecard --check
@@ -69,12 +77,22 @@ mypy: setup
 basedpyright: setup
 	$(BIN)/basedpyright
 
+pages: setup ## types and tests of the pages of the dashboard
+	$(BIN)/python dashboard/build.py --check
+
+browser: setup ## every page of the dashboard in Chromium: accessibility in all modes, below a prefix behind a proxy
+	BROWSER_MODES=all $(BIN)/python -m pytest tests/browser $(ARGS)
+
+screenshots: setup ## pictures of every page of the dashboard, in light and dark, on a desk and on a phone, into screenshots/
+	$(BIN)/python -m tests.browser.screenshots $(ARGS)
+
 fmt: setup ## format the code and fix what the linter can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: setup ## write what is generated: pages of docs/, schema.sql of each store, and the synchronous side of the code
+docs: setup ## write what is generated: pages of docs/, schema.sql of each store, the synchronous side, the types of the API
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.dashboard
 	$(BIN)/python -m tools.sync_context
 	$(BIN)/python -m tools.sync_side
 
@@ -142,10 +160,12 @@ wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet
-lock: ## compile requirements-dev.txt and requirements.txt again (needs uv); versions stay as they are, unless UPGRADE=1
+lock: ## compile requirements*.txt and package-lock.json again (needs uv and Node); versions stay as they are, unless UPGRADE=1
 	$(COMPILE) $(if $(filter-out 0,$(UPGRADE)),--upgrade) --output-file requirements-dev.txt pyproject.toml requirements-dev.in
 	$(COMPILE) --upgrade --constraint requirements-dev.txt --output-file requirements.txt pyproject.toml requirements.in
+	$(COMPILE) $(if $(filter-out 0,$(UPGRADE)),--upgrade) --output-file requirements-node.txt requirements-node.in
+	python3 dashboard/build.py --lock
 
 clean: ## remove everything that was made here
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv dist build screenshots dashboard/node_modules src/stepwell/http/dashboard_files .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,6 +14,7 @@ from bench.growth import w9
 from bench.killed import w6
 from bench.latency import enqueue, shared, w3, w4
 from bench.limits import limits
+from bench.pages import pages
 from bench.records import records
 from bench.report import Report
 from bench.resuming import resume
@@ -40,8 +41,9 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "records": records,
     "endless": endless,
     "surfaces": surfaces,
+    "pages": pages,
 }
-APART = ("W9", "records", "endless", "surfaces")  # they take minutes: only if named
+APART = ("W9", "records", "endless", "surfaces", "pages")  # they take minutes: only if named
 
 
 def main() -> int:

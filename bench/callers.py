@@ -60,7 +60,7 @@ async def get(host: str, port: int, path: str, connections: int, seconds: float)
     async def one() -> None:
         caller = Caller(host, port)
         await caller.open()
-        while time.perf_counter() - began < seconds:
+        while not took or time.perf_counter() - began < seconds:
             asked = time.perf_counter()
             statuses[await caller.ask(path)] += 1
             await caller.read_all()
@@ -71,15 +71,15 @@ async def get(host: str, port: int, path: str, connections: int, seconds: float)
     return {"seconds": time.perf_counter() - began, "took": took, "statuses": statuses}
 
 
-async def follow(host: str, port: int, run_ids: list[str]) -> dict[str, object]:
-    """Follow each run until it ends; says so as soon as all have heard of theirs."""
-    events, silent = 0, len(run_ids)
+async def follow(host: str, port: int, paths: list[str]) -> dict[str, object]:
+    """Follow each stream until it ends; says so as soon as all have told something."""
+    events, silent = 0, len(paths)
 
-    async def one(run_id: str) -> None:
+    async def one(path: str) -> None:
         nonlocal events, silent
         caller = Caller(host, port)
         await caller.open()
-        status = await caller.ask(f"/runs/{run_id}/changes")
+        status = await caller.ask(path)
         if status != 200:
             raise RuntimeError(f"a follower was answered with {status}")
         for is_first in chain([True], repeat(False)):
@@ -92,7 +92,7 @@ async def follow(host: str, port: int, run_ids: list[str]) -> dict[str, object]:
                 break
         caller.close()
 
-    await asyncio.gather(*(one(run_id) for run_id in run_ids))
+    await asyncio.gather(*(one(path) for path in paths))
     return {"events": events}
 
 
@@ -103,7 +103,7 @@ def main() -> None:
         path, connections, seconds = more
         said = asyncio.run(get(host, int(port), path, int(connections), float(seconds)))
     else:
-        said = asyncio.run(follow(host, int(port), sys.stdin.readline().split()))
+        said = asyncio.run(follow(host, int(port), json.loads(sys.stdin.readline())))
     print(json.dumps(said), flush=True)
 
 

@@ -44,6 +44,8 @@ class Size:
     following_rounds: int = 9  # pairs; what is said is the middle of their quotients
     followers: int = 200
     followed_steps: int = 20
+    page_entries: int = 20_000
+    pages: int = 50
 
 
 FULL = Size()
@@ -83,4 +85,6 @@ QUICK = Size(
     following_rounds=1,
     followers=5,
     followed_steps=3,
+    page_entries=30,
+    pages=3,
 )

@@ -100,25 +100,25 @@ def _command(url: str, *words: str) -> list[str]:
 
 
 async def asking(arena: Arena, size: Size, report: Report) -> None:
-    """`GET /runs` of one server process, while a worker process executes one run after the other."""
+    """`GET /api/runs` of one server process, while a worker process executes one run after the other."""
     with arena.database() as url:
-        async with opened(url, serves=False) as bench, workers(url, 1), _serving(url) as where:
+        async with opened(url, serves=False) as bench, workers(url, 1), serving(url) as server:
             await bench.engine.runs.start_many(sequence, [Start(size.busy_steps)] * size.busy)
             await bench.until("running", 1)
-            report.say("GET /runs")
-            path = "/runs?limit=50"
-            said = await _call("get", *where, path, str(_CONNECTIONS), str(size.asking_seconds))
+            report.say("GET /api/runs")
+            path = "/api/runs?limit=50"
+            said = await call("get", *server.where, path, str(_CONNECTIONS), str(size.asking_seconds))
             still = bench.probe.count("running")
     p50, p99 = percentiles(said["took"])
     rate = len(said["took"]) / said["seconds"]
     others = len(said["took"]) - said["statuses"].get("200", 0)
-    report.line("GET /runs  answers that are not 200", f"{others}", *at_most(others, 0))
+    report.line("GET /api/runs  answers that are not 200", f"{others}", *at_most(others, 0))
     report.timed(
-        f"GET /runs  {_CONNECTIONS} connections, busy worker, p50/p99 ms",
+        f"GET /api/runs  {_CONNECTIONS} connections, busy worker, p50/p99 ms",
         f"{p50:.1f} / {p99:.1f}",
         *at_most(p50, _GET_MS_MAX, "p50 "),
     )
-    report.timed("GET /runs  requests/s", f"{rate:,.0f}", *at_least(rate, _GET_RATE_MIN))
+    report.timed("GET /api/runs  requests/s", f"{rate:,.0f}", *at_least(rate, _GET_RATE_MIN))
     report.detail(f"{still} runs were still at work afterwards")
 
 
@@ -128,12 +128,12 @@ async def following(arena: Arena, size: Size, report: Report) -> None:
     seen: list[float] = []
     events = 0
     with arena.database() as url:
-        async with opened(url, serves=False) as bench, workers(url, 1), _serving(url) as where:
+        async with opened(url, serves=False) as bench, workers(url, 1), serving(url) as server:
             for round_ in range(size.following_rounds):
                 report.say(f"SSE, round {round_ + 1}")
-                alone.append(await _crowd(bench, size, []))
+                alone.append(await crowd(bench, size))
                 told: list[Process] = []
-                seen.append(await _crowd(bench, size, told, where))
+                seen.append(await crowd(bench, size, told, server.where))
                 events += json.loads((await told[0].communicate())[0])["events"]
     slower = statistics.median(a / s for a, s in zip(alone, seen, strict=True))
     name = f"SSE  {size.followers:,} clients, each follows one of {size.crowd:,} runs"
@@ -142,16 +142,17 @@ async def following(arena: Arena, size: Size, report: Report) -> None:
     report.detail(f"{events / size.following_rounds / size.followers:.1f} events for a client in each round")
 
 
-async def _crowd(bench: Bench, size: Size, told: list[Process], where: Sequence[str] = ()) -> float:
+async def crowd(bench: Bench, size: Size, told: list[Process] | None = None, where: Sequence[str] = ()) -> float:
     """Steps per second of runs that are let go at one moment."""
     before = bench.probe.count("completed")
     started = await bench.engine.runs.start_many(held_back, [Start(size.followed_steps)] * size.crowd)
     await bench.until("waiting", size.crowd)
-    if where:
+    if told is not None:
         process = await run_module("bench.callers", "follow", *where)
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(" ".join(one.run_id for one in started[: size.followers]).encode() + b"\n")
+        paths = [f"/api/runs/{one.run_id}/changes" for one in started[: size.followers]]
+        process.stdin.write(json.dumps(paths).encode() + b"\n")
         await process.stdout.readline()
         told.append(process)
     began = time.perf_counter()
@@ -160,22 +161,38 @@ async def _crowd(bench: Bench, size: Size, told: list[Process], where: Sequence[
     return size.crowd * size.followed_steps / (time.perf_counter() - began)
 
 
+class Server:
+    """A server process."""
+
+    def __init__(self, process: Process, url: str) -> None:
+        said = urlsplit(url)
+        self.where = (str(said.hostname), str(said.port))
+        self._stat = Path(f"/proc/{process.pid}/stat")
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far, in and for itself; 0 where that is not told."""
+        if not self._stat.exists():
+            return 0.0
+        fields = self._stat.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @asynccontextmanager
-async def _serving(url: str) -> AsyncIterator[tuple[str, str]]:
-    """A server process on a free port of loopback; its host and port."""
+async def serving(url: str) -> AsyncIterator[Server]:
+    """A server process on a free port of loopback."""
     process = await asyncio.create_subprocess_exec(
         *_command(url, "serve", "--port", "0", "-o", "json"), cwd=_ROOT, stdout=PIPE
     )
     try:
         assert process.stdout is not None
-        said = urlsplit(json.loads(await process.stdout.readline())["url"])
-        yield str(said.hostname), str(said.port)
+        yield Server(process, json.loads(await process.stdout.readline())["url"])
     finally:
         process.terminate()
         await process.wait()
 
 
-async def _call(*words: str) -> Any:
+async def call(*words: str) -> Any:
+    """What a caller in a process of its own has found."""
     process = await run_module("bench.callers", *words)
     said, _ = await process.communicate(b"")
     return json.loads(said)

@@ -31,4 +31,7 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
 echo "installing $lock"
 pip install --quiet --require-hashes --requirement "$lock"
 pip install --quiet --no-deps --no-build-isolation --editable .
+if [ "$lock" = requirements-dev.txt ]; then
+    tools/chromium.sh
+fi
 echo "$venv is ready"

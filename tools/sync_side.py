@@ -96,6 +96,11 @@ TARGETS = (
             Twin("stepwell.engine.workers", "Workers", "SyncWorkers"),
             Twin("stepwell.engine.versions", "Versions", "SyncVersions"),
             Twin("stepwell.engine.saved_views", "SavedViews", "SyncSavedViews"),
+            Twin("stepwell.engine.diagnosis", "Diagnosis", "SyncDiagnosis"),
+            Twin("stepwell.engine.overviews", "Overviews", "SyncOverviews"),
+            Twin("stepwell.engine.histories", "Histories", "SyncHistories"),
+            Twin("stepwell.engine.movements", "Movements", "SyncMovements"),
+            Twin("stepwell.engine.streams", "Streams", "SyncStreams"),
             Twin(
                 "stepwell.wiring",
                 "Engine",

@@ -13,19 +13,25 @@ class Verb(StrEnum):
     """Everything that advice can tell a person to do."""
 
     CANCEL = "cancel"
+    DELETE_TRIGGER = "trigger delete"
     DEPLOY = "deploy"
     FORK = "fork"
     LIST = "list"
     LIST_BULKS = "bulk list"
+    LIST_DEAD = "outbox list"
+    LIST_SIGNALS = "signals list"
     PAUSE = "pause"
     PUBLISH = "publish"
+    REPLAY = "outbox replay"
     RESUME = "resume"
     RESUME_ALL = "resume all"
     RESUME_ROLLBACK = "rollback resume"
+    RESUME_TRIGGER = "trigger resume"
     RESUME_WORKFLOW = "workflow resume"
     RETRY = "retry"
     REWIND = "rewind"
     SHOW = "show"
+    SHOW_TRIGGER = "trigger show"
     SIGNAL = "signal"
     SKIP = "skip"
     WATCH = "watch"
@@ -48,51 +54,72 @@ class _Form(NamedTuple):
 
 
 _FORMS: Final[Mapping[Verb, _Form]] = {
-    Verb.CANCEL: _Form("engine.cancel({target})", "stepwell cancel {target}", "POST", "/runs/{target}/cancel"),
+    Verb.CANCEL: _Form("engine.cancel({target})", "stepwell cancel {target}", "POST", "/api/runs/{target}/cancel"),
+    Verb.DELETE_TRIGGER: _Form(
+        "engine.triggers.delete({target})", "stepwell trigger delete {target}", "DELETE", "/api/triggers/{target}"
+    ),
     Verb.DEPLOY: _Form("deploy code that fits this run", "deploy code that fits this run"),
     Verb.FORK: _Form(
         "engine.repairs.fork({target}, {path})",
         "stepwell fork --from={path} {target}",
         "POST",
-        "/runs/{target}/fork",
+        "/api/runs/{target}/fork",
     ),
-    Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
-    Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
-    Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
-    Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/events"),
-    Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),
-    Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/holds/resume"),
+    Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/api/runs"),
+    Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/api/bulks"),
+    Verb.LIST_DEAD: _Form("engine.outbox.list_dead()", "stepwell outbox ls --dead", "GET", "/api/outbox/dead"),
+    Verb.LIST_SIGNALS: _Form("engine.signals.list_unread()", "stepwell signals ls", "GET", "/api/signals/unread"),
+    Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/api/runs/{target}/pause"),
+    Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/api/events"),
+    Verb.REPLAY: _Form(
+        "engine.outbox.replay({target})", "stepwell outbox replay {target}", "POST", "/api/outbox/{target}/replay"
+    ),
+    Verb.RESUME: _Form(
+        "engine.holds.resume({target})", "stepwell resume {target}", "POST", "/api/runs/{target}/resume"
+    ),
+    Verb.RESUME_ALL: _Form("engine.holds.resume_workflow(None)", "stepwell resume --all", "POST", "/api/holds/resume"),
     Verb.RESUME_ROLLBACK: _Form(
         "engine.repairs.resume_rollback({target})",
         "stepwell rollback resume {target}",
         "POST",
-        "/runs/{target}/resume-rollback",
+        "/api/runs/{target}/resume-rollback",
+    ),
+    Verb.RESUME_TRIGGER: _Form(
+        "engine.triggers.resume({target})", "stepwell trigger resume {target}", "POST", "/api/triggers/{target}/resume"
     ),
     Verb.RESUME_WORKFLOW: _Form(
         "engine.holds.resume_workflow({target})",
         "stepwell workflow resume {target}",
         "POST",
-        "/workflows/{target}/resume",
+        "/api/workflows/{target}/resume",
     ),
-    Verb.RETRY: _Form("engine.repairs.retry({target})", "stepwell retry {target}", "POST", "/runs/{target}/retry"),
+    Verb.RETRY: _Form("engine.repairs.retry({target})", "stepwell retry {target}", "POST", "/api/runs/{target}/retry"),
     Verb.REWIND: _Form(
-        "engine.repairs.rewind({target}, {path})", "stepwell rewind {target} {path}", "POST", "/runs/{target}/rewind"
+        "engine.repairs.rewind({target}, {path})",
+        "stepwell rewind {target} {path}",
+        "POST",
+        "/api/runs/{target}/rewind",
     ),
-    Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/runs/{target}"),
+    Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/api/runs/{target}"),
+    Verb.SHOW_TRIGGER: _Form(
+        "engine.triggers.get({target})", "stepwell trigger show {target}", "GET", "/api/triggers/{target}"
+    ),
     Verb.SIGNAL: _Form(
-        "engine.signal({target}, {name})", "stepwell signal {target} {name}", "POST", "/runs/{target}/signals"
+        "engine.signal({target}, {name})", "stepwell signal {target} {name}", "POST", "/api/runs/{target}/signals"
     ),
     Verb.SKIP: _Form(
         "engine.repairs.skip({target}, {path}, result)",
         "stepwell skip --result=JSON {target} {path}",
         "POST",
-        "/runs/{target}/skip",
+        "/api/runs/{target}/skip",
     ),
-    Verb.WATCH: _Form("engine.runs.watch({target})", "stepwell watch {target}", "GET", "/runs/{target}/changes"),
-    Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/runs/{target}/why"),
+    Verb.WATCH: _Form("engine.runs.watch({target})", "stepwell watch {target}", "GET", "/api/runs/{target}/changes"),
+    Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/api/runs/{target}/why"),
     Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),
 }
-_LOOKS: Final = frozenset({Verb.LIST, Verb.LIST_BULKS, Verb.SHOW, Verb.WATCH, Verb.WHY})
+_LOOKS: Final = frozenset(
+    {Verb.LIST, Verb.LIST_BULKS, Verb.LIST_DEAD, Verb.LIST_SIGNALS, Verb.SHOW, Verb.SHOW_TRIGGER, Verb.WATCH, Verb.WHY}
+)
 
 
 @dataclass(frozen=True, slots=True)

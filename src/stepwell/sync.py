@@ -12,23 +12,41 @@ from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
+from stepwell.engine.catalogue import WorkflowFacts
+from stepwell.engine.diagnosis import Diagnosis, Examination
 from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.handles import Handle
+from stepwell.engine.histories import Histories, PublishedView, TreeView
 from stepwell.engine.holds import Holds
 from stepwell.engine.live import StreamItem, StreamReset
+from stepwell.engine.movements import Movements, Report
 from stepwell.engine.outbox import Outbox, OwedEvent
+from stepwell.engine.overviews import (
+    COUNTED_MAX,
+    GROUPED_MAX,
+    JUDGED_MAX,
+    CountView,
+    ErrorsView,
+    HealthView,
+    HistogramView,
+    Overviews,
+    StandingView,
+)
+from stepwell.engine.reasons import Reason
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.service_failures import ServiceFailureView
 from stepwell.engine.signals import Signals
-from stepwell.engine.skips import NO_RESULT
+from stepwell.engine.skips import NO_RESULT, Skippable
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.streams import _PAGE, StreamPage, Streams
 from stepwell.engine.triggers import Trigger, TriggerActView, Triggers, TriggerView
-from stepwell.engine.versions import Versions
-from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView
+from stepwell.engine.undos import Undo
+from stepwell.engine.versions import Versions, VersionUse
+from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView, WaitView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
 from stepwell.environment import Environment
 from stepwell.model.events import Deliver
@@ -41,6 +59,8 @@ from stepwell.portal import Portal
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
+from stepwell.stores.base.diagnosis import Finding
+from stepwell.stores.base.overviews import TopicUse, WaitGroup
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail, RunFilter
 from stepwell.telemetry.metrics import Metric
@@ -249,6 +269,10 @@ class SyncRuns:
         """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.detail(target))
 
+    def stored(self, target: str) -> Run:
+        """The row of a run, without its history. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.stored(target))
+
     def history(self, target: str) -> list[EntryView]:
         """Every line of a run's history, in the order of its commits. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.history(target))
@@ -369,6 +393,10 @@ class SyncSignals:
     def list_unread(self, target: str | None = None, *, limit: int = 100) -> list[SignalView]:
         """Signals that runs left unread when they ended, and signals that did not fit (`reason`), oldest first."""
         return self._portal.wait(self._inner.list_unread(target, limit=limit))
+
+    def find_undelivered(self, number: int) -> SignalView:
+        """A held or unread signal by its number. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.find_undelivered(number))
 
     def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
         """Deliver held or unread signals, in this order: to another run, or to their original target.
@@ -541,6 +569,13 @@ class SyncRepairs:
             )
         )
 
+    def list_skippable(self, target: str) -> Skippable:
+        """The steps and waits of a run that `skip` can supply a result for now, each with the type of the result.
+
+        Where the workflow is not registered, types are not known, nor are steps that have not begun.
+        """
+        return self._portal.wait(self._inner.list_skippable(target))
+
 
 class SyncHolds:
     """`engine.holds`: pauses and resumes runs and workflows."""
@@ -705,6 +740,22 @@ class SyncVersions:
         """The workflows registered in this engine, by name and version."""
         return self._inner.known
 
+    @property
+    def catalogue(self) -> dict[str, WorkflowFacts]:
+        """What is known of the code of each definition: of those registered here, and of those learned."""
+        return self._inner.catalogue
+
+    def learn(self, facts: Iterable[WorkflowFacts]) -> None:
+        """Know from now on what the code of another process tells, and nothing else that was learned before."""
+        self._inner.learn(facts)
+
+    def uses(self) -> Sequence[VersionUse]:
+        """How many runs and workers use each version, by workflow, the newest first; system workflows are left out.
+
+        Counting reads every run, so the counts may be some seconds old: callers at about the same time share them.
+        """
+        return self._portal.wait(self._inner.uses())
+
     def list(self) -> list[str]:
         """Every "name@version" that a run or a worker in the store names, known here or not."""
         return self._portal.wait(self._inner.list())
@@ -749,6 +800,154 @@ class SyncSavedViews:
     def list(self, *, owner: str | None = None) -> list[SavedView]:
         """The views that this person can use, by name: their own, and the shared ones."""
         return self._portal.wait(self._inner.list(owner=owner))
+
+
+class SyncDiagnosis:
+    """`engine.diagnosis`: examines the store, and lists what needs a person."""
+
+    def __init__(self, portal: Portal, inner: Diagnosis) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def examine(self, *, is_quick: bool = False) -> Examination:
+        """Examine the store and its runs. Changes nothing.
+
+        A quick examination leaves out the checks that read the whole file or the whole audit. It may be some seconds
+        old: callers at about the same time share one.
+        """
+        return self._portal.wait(self._inner.examine(is_quick=is_quick))
+
+    def list_needs(self) -> list[Finding]:
+        """A finding for each kind of thing that waits for a person: runs and events that no worker will move."""
+        return self._portal.wait(self._inner.list_needs())
+
+
+class SyncOverviews:
+    """`engine.overviews`: figures and groups of many runs."""
+
+    def __init__(self, portal: Portal, inner: Overviews) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def histogram(
+        self, where: RunFilter | str = "", *, bins: int = 60, last: Duration = "1d", include_system: bool = False
+    ) -> HistogramView:
+        """How many runs of a filter were created when. The range is that of `since:` and `until:` in the filter;
+        without them, the `last` day until now.
+        """
+        return self._portal.wait(self._inner.histogram(where, bins=bins, last=last, include_system=include_system))
+
+    def count(
+        self, where: RunFilter | str = "", *, limit: int = COUNTED_MAX, include_system: bool = False
+    ) -> CountView:
+        """How many runs match a filter; the count stops at a limit."""
+        return self._portal.wait(self._inner.count(where, limit=limit, include_system=include_system))
+
+    def errors(self, where: RunFilter | str = "", *, limit: int = GROUPED_MAX) -> ErrorsView:
+        """The failures of a filter in groups: by workflow, path, type of error and message, without what differs.
+
+        The newest `limit` runs that have failed are looked at.
+        """
+        return self._portal.wait(self._inner.errors(where, limit=limit))
+
+    def health(self, workflow: str, *, last: Duration = "7d", limit: int = JUDGED_MAX) -> HealthView:
+        """How the newest runs of a workflow went, at most `limit` of those created within the `last` days."""
+        return self._portal.wait(self._inner.health(workflow, last=last, limit=limit))
+
+    def topics(self) -> Sequence[TopicUse]:
+        """The topics of waits, of kept events and of the latest events, by name."""
+        return self._portal.wait(self._inner.topics())
+
+    def waits(self) -> Sequence[WaitGroup]:
+        """Runs that wait for signals and events, grouped by what they wait for, the largest group first."""
+        return self._portal.wait(self._inner.waits())
+
+    def reasons(self, runs: Sequence[RunView]) -> Sequence[Reason]:
+        """Where each run is, and why, in one line; empty for a run that needs no explanation."""
+        return self._portal.wait(self._inner.reasons(runs))
+
+    def stand(self, target: str) -> StandingView:
+        """Where a run stands, without its history. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.stand(target))
+
+
+class SyncHistories:
+    """`engine.histories`: reads the record of one run in parts, whatever its length."""
+
+    def __init__(self, portal: Portal, inner: Histories) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def page(self, target: str, *, after: int = 0, limit: int = 100) -> list[EntryView]:
+        """Lines of a history after a number, in the order of their commits. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.page(target, after=after, limit=limit))
+
+    def entry(self, target: str, seq: int) -> EntryView:
+        """One line of a history, with its whole value. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.entry(target, seq))
+
+    def tree(
+        self, target: str, *, at: int | None = None, under: str = "", first: int = 0, limit: int = 500
+    ) -> TreeView:
+        """A run as a tree of its places; with `at`, as it was after that line.
+
+        Of a long run it is a part: at most `limit` places `under` a path, from number `first` on. Raises
+        `NotFoundError`.
+        """
+        return self._portal.wait(self._inner.tree(target, at=at, under=under, first=first, limit=limit))
+
+    def side(self, target: str) -> tuple[RunView, list[EntryView], list[WaitView]]:
+        """The whole record of a run, for a comparison. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.side(target))
+
+    def undos(self, target: str) -> Sequence[Undo]:
+        """Each step of a run that can be undone, last in first out, and what became of its undo."""
+        return self._portal.wait(self._inner.undos(target))
+
+    def published(self, target: str) -> Sequence[PublishedView]:
+        """What a run has published, by name; of its newest successor, if it has continued."""
+        return self._portal.wait(self._inner.published(target))
+
+
+class SyncMovements:
+    """`engine.movements`: follows all runs. One reader serves all followers, and does nothing without one."""
+
+    def __init__(self, portal: Portal, inner: Movements) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def follow(self, after: str = "", watched: Sequence[str] = ()) -> Iterator[Report | None]:
+        """The runs that change from now on, or from a mark on, at most four times a second; None for each second
+        without a change.
+
+        Starts, ends and changes of status are reported of all runs, every commit of the watched runs. What a run goes
+        through between two looks is not reported if the run waits before and after it, unless it is watched. Never
+        ends by itself.
+        """
+        return self._portal.iterate(self._inner.follow(after, watched))
+
+
+class SyncStreams:
+    """`engine.streams`: reads the streams of one run line by line. `engine.runs.stream` reads their typed items."""
+
+    def __init__(self, portal: Portal, inner: Streams) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def names(self, target: str) -> list[str]:
+        """The names of the streams that a run has appended to, sorted. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.names(target))
+
+    def page(self, target: str, name: str, *, after: int = 0, limit: int = _PAGE) -> StreamPage:
+        """Lines with an offset above `after`. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.page(target, name, after=after, limit=limit))
+
+    def follow(self, target: str, name: str, *, after: int = 0) -> Iterator[StreamPage | None]:
+        """Lines as they come, several at once if they come quickly; None for each second without any.
+
+        Ends when the stream is closed, or when the run has ended. Raises `NotFoundError`.
+        """
+        return self._portal.iterate(self._inner.follow(target, name, after=after))
 
 
 class SyncEngine:
@@ -804,6 +1003,11 @@ class SyncEngine:
         self.workers = SyncWorkers(self._portal, self._inner.workers)
         self.versions = SyncVersions(self._portal, self._inner.versions)
         self.saved_views = SyncSavedViews(self._portal, self._inner.saved_views)
+        self.diagnosis = SyncDiagnosis(self._portal, self._inner.diagnosis)
+        self.overviews = SyncOverviews(self._portal, self._inner.overviews)
+        self.histories = SyncHistories(self._portal, self._inner.histories)
+        self.movements = SyncMovements(self._portal, self._inner.movements)
+        self.streams = SyncStreams(self._portal, self._inner.streams)
 
     def __enter__(self) -> Self:
         return self.open()

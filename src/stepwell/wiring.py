@@ -15,13 +15,17 @@ from stepwell.config import WorkerSettings
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
 from stepwell.engine.declarations import Declarations
+from stepwell.engine.diagnosis import Diagnosis
 from stepwell.engine.events import Events
 from stepwell.engine.explanations import Explanation, explain_run
 from stepwell.engine.figures import read_figures
 from stepwell.engine.handles import Handle
+from stepwell.engine.histories import Histories
 from stepwell.engine.holds import Holds
 from stepwell.engine.ledger import Ledger
+from stepwell.engine.movements import Movements
 from stepwell.engine.outbox import Outbox
+from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
 from stepwell.engine.runs import OnStart, Runs
@@ -29,6 +33,7 @@ from stepwell.engine.saved_views import SavedViews
 from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.signals import Signals
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
+from stepwell.engine.streams import Streams
 from stepwell.engine.triggers import Trigger, Triggers
 from stepwell.engine.versions import Versions
 from stepwell.engine.views import RunView
@@ -76,7 +81,8 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions` and `saved_views`.
+    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`, `diagnosis`,
+    `overviews`, `histories`, `streams` and `movements`.
     """
 
     def __init__(
@@ -134,6 +140,11 @@ class Engine:
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
         self.versions = Versions(backend)
         self.saved_views = SavedViews(backend)
+        self.diagnosis = Diagnosis(backend)
+        self.overviews = Overviews(backend)
+        self.histories = Histories(backend)
+        self.movements = Movements(backend)
+        self.streams = Streams(backend)
         self.ledger = Ledger(backend)
         for sink in self._routes:
             if isinstance(sink, TopicSink):

@@ -6,7 +6,8 @@ from typing import Any
 
 from stepwell import Context, Fatal, workflow
 from stepwell.check.inflight import Code
-from stepwell.check.versions import PatchUse, patch_uses, version_uses
+from stepwell.check.versions import PatchUse, patch_uses
+from stepwell.engine.versions import version_uses
 from stepwell.replay.registry import Registry
 from tests.cases.harness import Harness, Node
 from tests.cases.ledger import Ledger

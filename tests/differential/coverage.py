@@ -15,6 +15,7 @@ from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
+from stepwell.stores.base.overviews import OverviewStore
 from stepwell.stores.base.records import RecordStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
@@ -33,6 +34,7 @@ _NOUNS = {
     "ledger": LedgerStore,
     "records": RecordStore,
     "views": ViewStore,
+    "overviews": OverviewStore,
     "transactions": TransactionStore,
     "transfers": TransferStore,
     "blobs": Blobs,
@@ -195,7 +197,7 @@ def methods() -> list[str]:
 def required(operations: int) -> Iterator[tuple[str, str]]:
     """Each method with the results that a campaign of this many operations must have."""
     for method in methods():
-        facts = _FACTS.get(method, ("asked", "found") if method.startswith("views.") else ("done",))
+        facts = _FACTS.get(method, ("asked", "found") if method.startswith(("views.", "overviews.")) else ("done",))
         count = len(facts) if operations >= EVERYTHING_FROM else 1 if operations >= SOMETHING_FROM else 0
         yield from ((method, fact) for fact in facts[:count])
 

@@ -21,14 +21,15 @@ def _read(name: str, *given: Any, call: Callable[[Any], Any]) -> Operation:
     return Operation(f"views.{name}", given, ask, lambda answer: ["asked", "found" if answer else "nothing"])
 
 
-def _a_run_id(world: World, having: str = "run") -> RunId:
-    """A run, mostly one with content of this kind."""
+def a_run_id(world: World, having: str = "run") -> RunId:
+    """The id of a run, mostly one with content of this kind."""
     run = world.a_run(lambda one: bool(world.state["runs"][one.run_id][having])) if world.likely(0.8) else None
     run = run or world.a_run()
     return RunId("nobody") if run is None or world.likely(0.05) else run.run_id
 
 
-def _a_limit(world: World) -> int:
+def a_limit(world: World) -> int:
+    """A limit of a page."""
     return world.chance.choice([1, 3, 100])
 
 
@@ -46,31 +47,31 @@ def find_many(world: World) -> Operation:
 
 def find_by_prefix(world: World) -> Operation:
     """By a prefix of the id."""
-    prefix, limit = world.chance.choice(["r", "r00000", "R", "", "r%", "r_"]), _a_limit(world)
+    prefix, limit = world.chance.choice(["r", "r00000", "R", "", "r%", "r_"]), a_limit(world)
     return _read("find_by_prefix", prefix, limit, call=lambda views: views.find_by_prefix(prefix, limit=limit))
 
 
 def detail(world: World) -> Operation:
     """Everything about one run."""
-    run_id = _a_run_id(world)
+    run_id = a_run_id(world)
     return _read("detail", run_id, call=lambda views: views.detail(run_id))
 
 
 def list_published(world: World) -> Operation:
     """The published values of a run."""
-    run_id = _a_run_id(world, "published")
+    run_id = a_run_id(world, "published")
     return _read("list_published", run_id, call=lambda views: views.list_published(run_id))
 
 
 def list_streams(world: World) -> Operation:
     """The streams of a run."""
-    run_id = _a_run_id(world, "streams")
+    run_id = a_run_id(world, "streams")
     return _read("list_streams", run_id, call=lambda views: views.list_streams(run_id))
 
 
 def read_stream(world: World) -> Operation:
     """A page of a stream."""
-    run_id, stream = _a_run_id(world, "streams"), world.chance.choice(["s", "T", "ä", "none"])
+    run_id, stream = a_run_id(world, "streams"), world.chance.choice(["s", "T", "ä", "none"])
     after, limit = world.chance.choice([0, 0, 1, 3]), world.chance.choice([1, 2, 100])
     return _read(
         "read_stream",
@@ -81,7 +82,7 @@ def read_stream(world: World) -> Operation:
 
 def list_progress(world: World) -> Operation:
     """The progress of long steps."""
-    run_ids = [_a_run_id(world) for _ in range(world.chance.randint(0, 4))]
+    run_ids = [a_run_id(world) for _ in range(world.chance.randint(0, 4))]
     return _read("list_progress", run_ids, call=lambda views: views.list_progress(run_ids))
 
 
@@ -112,12 +113,13 @@ def _a_condition(world: World) -> Condition:
     return Condition(field, values, world.likely(0.3), "n" if field is Field.INPUT else "")
 
 
-def _a_filter(world: World) -> RunFilter:
+def a_filter(world: World) -> RunFilter:
+    """A filter of runs."""
     return RunFilter(
         statuses=world.some(list(RunStatus), world.chance.choice([0, 0.3])),
         workflow=world.chance.choice([None, None, "flow", "Über flow", "none"]),
         key=world.chance.choice([None, None, *KEYS]),
-        parent=_a_run_id(world) if world.likely(0.2) else None,
+        parent=a_run_id(world) if world.likely(0.2) else None,
         conditions=tuple(_a_condition(world) for _ in range(world.chance.choice([0, 0, 1, 2]))),
         order=Order(
             world.chance.choice([SortKey.ID, *SortKey]),
@@ -129,8 +131,8 @@ def _a_filter(world: World) -> RunFilter:
 
 def list_runs(world: World) -> Operation:
     """Some runs, page by page."""
-    where = _a_filter(world)
-    limit, before = _a_limit(world), _a_run_id(world) if world.likely(0.3) else None
+    where = a_filter(world)
+    limit, before = a_limit(world), a_run_id(world) if world.likely(0.3) else None
     return _read(
         "list_runs", (where, limit, before), call=lambda views: views.list_runs(where, limit=limit, before=before)
     )
@@ -138,7 +140,7 @@ def list_runs(world: World) -> Operation:
 
 def count_runs(world: World) -> Operation:
     """The number of some runs."""
-    where, limit = _a_filter(world), _a_limit(world)
+    where, limit = a_filter(world), a_limit(world)
     return _read("count_runs", (where, limit), call=lambda views: views.count_runs(where, limit=limit))
 
 
@@ -156,14 +158,14 @@ def list_workers(_: World) -> Operation:
 def list_held(world: World) -> Operation:
     """Signals without a run."""
     held = [one.key for one in world.state["held"]]
-    limit, key = _a_limit(world), world.chance.choice([None, None, *KEYS, *held])
+    limit, key = a_limit(world), world.chance.choice([None, None, *KEYS, *held])
     return _read("list_held", limit, key, call=lambda views: views.list_held(limit=limit, key=key))
 
 
 def list_unread(world: World) -> Operation:
     """Signals that no run will read."""
     left = [one.run_id for one in world.state["unread"]]
-    limit, run_id = _a_limit(world), world.chance.choice([None, _a_run_id(world), *left])
+    limit, run_id = a_limit(world), world.chance.choice([None, a_run_id(world), *left])
     return _read("list_unread", limit, run_id, call=lambda views: views.list_unread(limit=limit, run_id=run_id))
 
 
@@ -175,13 +177,13 @@ def find_question(world: World) -> Operation:
 
 def list_events(world: World) -> Operation:
     """The events that topics keep."""
-    limit, topic = _a_limit(world), world.chance.choice([None, *TOPICS])
+    limit, topic = a_limit(world), world.chance.choice([None, *TOPICS])
     return _read("list_events", limit, topic, call=lambda views: views.list_events(limit=limit, topic=topic))
 
 
 def list_audit(world: World) -> Operation:
     """The acts on a run."""
-    run_id = _a_run_id(world, "audit")
+    run_id = a_run_id(world, "audit")
     return _read("list_audit", run_id, call=lambda views: views.list_audit(run_id))
 
 

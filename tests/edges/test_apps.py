@@ -111,7 +111,7 @@ def test_a_plain_command_beside_an_encrypted_app_writes_nothing(cli: Cli, folder
 def test_a_server_encrypts_as_the_app_says(cli: Cli, folder: Path) -> None:
     name = write(folder, "served.py", ENCRYPTED % f"{folder}/served.db")
     with running("serve", name, "--port", "0", "--embedded") as banner:
-        run = httpx.post(f"{banner['url']}/runs", json={"workflow": "secretive", "input": "tomato", "key": "k"})
+        run = httpx.post(f"{banner['url']}/api/runs", json={"workflow": "secretive", "input": "tomato", "key": "k"})
         assert run.status_code in (200, 201), run.text
 
     assert b"tomato" not in b"".join(file.read_bytes() for file in folder.glob("served.db*"))

@@ -20,7 +20,8 @@ HEAVY = (
     "msgspec",
     "asyncio",
     "stepwell.wiring",
-    "stepwell.engine",
+    "stepwell.engine.backend",
+    "stepwell.engine.views",
     "stepwell.worker",
     "stepwell.replay",
 )

@@ -97,8 +97,8 @@ async def test_the_http_list_shows_the_row_with_its_cause_and_all_others(damaged
         transport = httpx.ASGITransport(app=app(engine, access=Tokens(TOKENS)))
         headers = {"authorization": f"Bearer {TEXTS[Role.ADMIN]}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
-            answer = await client.get("/runs")
-            one = await client.get(f"/runs/{ids[1]}")
+            answer = await client.get("/api/runs")
+            one = await client.get(f"/api/runs/{ids[1]}")
 
     runs: dict[str, Any] = {run["run_id"]: run for run in answer.json()["runs"]}
     assert answer.status_code == 200

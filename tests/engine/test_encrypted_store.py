@@ -68,9 +68,9 @@ async def test_a_server_without_a_key_says_what_is_missing(url: str) -> None:
     async with Engine(url, workflows=[approval], codec=CODEC) as encrypted:
         await encrypted.start(approval, key="one")
         async with open_desk(url, worker=False) as desk:
-            refused = await desk.post("/runs", {"workflow": "approval"})
-            shown = await desk.get("/runs/one")
-            acts = (await desk.get("/audit")).json()["acts"]
+            refused = await desk.post("/api/runs", {"workflow": "approval"})
+            shown = await desk.get("/api/runs/one")
+            acts = (await desk.get("/api/audit")).json()["acts"]
 
     assert refused.json()["code"] == "SW633"
     assert shown.status_code == 200

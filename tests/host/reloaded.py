@@ -50,6 +50,6 @@ application = Starlette(
     lifespan=living,
     routes=[
         Route("/who", who),
-        Mount("/api", app=app(engine, access=LoopbackAccess())),
+        Mount("/", app=app(engine, access=LoopbackAccess())),
     ],
 )

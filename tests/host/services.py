@@ -177,7 +177,7 @@ class CommandService:
 async def start_by_http(url: str, number: int) -> str:
     """Start a run; its id."""
     async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
-        answer = await client.post(f"{url}/runs", json={"workflow": FLOWS[number % 2].name, "input": number})
+        answer = await client.post(f"{url}/api/runs", json={"workflow": FLOWS[number % 2].name, "input": number})
         answer.raise_for_status()
         return str(answer.json()["run"]["run_id"])
 

@@ -89,21 +89,21 @@ class Campaign:
         self.examples = 0
         self.session = requests.Session()
         self.token = {"Authorization": f"Bearer {TEXTS[Role.ADMIN]}"}
-        document = self.session.get(f"{url}/openapi.json", headers=self.token, timeout=20).json()
+        document = self.session.get(f"{url}/api/openapi.json", headers=self.token, timeout=20).json()
         self.schema = schemathesis.openapi.from_dict(_without_tokens(document))
         self.runs = [self._start(name, f"key-{name}") for name in WORKFLOWS]
         self.bulk = self._act_on_many()
 
     def _act_on_many(self) -> str:
         body = {"verb": "retry", "where": "status:failed"}
-        answer = self.session.post(f"{self.url}/bulks", json=body, headers=self.token, timeout=20)
+        answer = self.session.post(f"{self.url}/api/bulks", json=body, headers=self.token, timeout=20)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["name"])
 
     def _start(self, workflow: str, key: str) -> str:
         given_input = None if workflow in ("approval", "payment") else ORDER
         body: Any = {"workflow": workflow, "input": given_input, "key": key}
-        answer = self.session.post(f"{self.url}/runs", json=body, headers=self.token, timeout=20)
+        answer = self.session.post(f"{self.url}/api/runs", json=body, headers=self.token, timeout=20)
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["run"]["run_id"])
 
@@ -182,7 +182,7 @@ class Campaign:
             except _UNSPEAKABLE:
                 return
             self.figures.strangers[name] += 1
-            is_signed = case.path.startswith("/hooks") and "webhook-signature" in case.headers
+            is_signed = case.path.startswith("/api/hooks") and "webhook-signature" in case.headers
             if answer.status_code < 300 and case.path not in PUBLIC and not is_signed:
                 self.figures.unauthenticated.append(f"{name}: {answer.status_code}")
 
@@ -206,7 +206,7 @@ class Campaign:
             parts["workflow"] = WORKFLOWS[number % len(WORKFLOWS)]
         if "bulk" in parts:
             parts["bulk"] = self.bulk
-        if case.path == "/bulks" and isinstance(case.body, dict) and number % 2 == 0:
+        if case.path == "/api/bulks" and isinstance(case.body, dict) and number % 2 == 0:
             case.body.update(where="status:failed", runs=[], options={})
         if "hook" in parts:
             parts["hook"] = "shop"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -104,9 +105,35 @@ class Desk:
         return await self.ask("POST", path, **({} if body is None else {"json": body}), **more)
 
     async def start(self, name: str, body: Any = None, **more: Any) -> str:
-        answer = await self.post("/runs", {"workflow": name, "input": body, **more})
+        answer = await self.post("/api/runs", {"workflow": name, "input": body, **more})
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["run"]["run_id"])
+
+    async def start_waiting(self, name: str) -> str:
+        """A run that waits."""
+        run_id = await self.start(name)
+
+        async def waits() -> bool:
+            return bool((await self.get(f"/api/runs/{run_id}")).json()["run"]["status"] == "waiting")
+
+        await until(waits)
+        return run_id
+
+    async def followed(self) -> None:
+        """Wait until a stream is open."""
+
+        async def follows() -> int:
+            return self.application._services.followers
+
+        await until(follows)
+
+
+async def until(is_so: Callable[[], Awaitable[Any]]) -> Any:
+    """Ask until the answer is not false: what is asked for happens in another task."""
+    async with asyncio.timeout(20):
+        while not (found := await is_so()):  # noqa: ASYNC110  nothing tells when it is so
+            await asyncio.sleep(0)
+        return found
 
 
 @asynccontextmanager

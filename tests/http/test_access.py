@@ -34,13 +34,16 @@ def expected() -> dict[tuple[str, str], list[bool]]:
 
 
 def spelled(path: str) -> str:
-    return path.replace("{run}", "key-1").replace("{workflow}", "checkout").replace("{hook}", "shop")
+    parts = {"run": "key-1", "left": "key-1", "right": "key-1", "workflow": "checkout", "hook": "shop", "seq": "1"}
+    for name, text in parts.items():
+        path = path.replace(f"{{{name}}}", text)
+    return path
 
 
 BODIES: dict[str, Any] = {
-    "/runs": {"workflow": "checkout", "input": {"customer": "ann", "amount": 1}},
-    "/events": {"topic": "t"},
-    "/runs/{run}/signals": {"name": "approve", "payload": 1},
+    "/api/runs": {"workflow": "checkout", "input": {"customer": "ann", "amount": 1}},
+    "/api/events": {"topic": "t"},
+    "/api/runs/{run}/signals": {"name": "approve", "payload": 1},
 }
 
 
@@ -170,14 +173,14 @@ def test_hosts_are_named_one_by_one(hosts: list[str]) -> None:
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "a b", "[::2]"]
 )
 async def test_a_request_for_another_host_is_refused(desk: Desk, host: str) -> None:
-    for path in ("/healthz", "/runs"):
+    for path in ("/healthz", "/api/runs"):
         answer = await desk.get(path, headers={"host": host})
         assert (answer.status_code, answer.json()["code"]) == (421, "SW802")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:7878", "127.0.0.1:1", "[::1]:80"])
 async def test_a_request_for_this_machine_is_taken(desk: Desk, host: str) -> None:
-    assert (await desk.get("/runs", headers={"host": host})).status_code == 200
+    assert (await desk.get("/api/runs", headers={"host": host})).status_code == 200
 
 
 async def test_websockets_are_closed(desk: Desk) -> None:
@@ -189,7 +192,7 @@ async def test_websockets_are_closed(desk: Desk) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await desk.application({"type": "websocket", "path": "/runs", "headers": []}, receive, send)
+    await desk.application({"type": "websocket", "path": "/api/runs", "headers": []}, receive, send)
 
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
@@ -203,7 +206,7 @@ class Local:
     async def status(self, headers: dict[str, str], *, client: str = "127.0.0.1", method: str = "POST") -> int:
         transport = httpx.ASGITransport(app=self._app, client=(client, 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7878") as caller:
-            return (await caller.request(method, "/runs/x/cancel", headers=headers)).status_code
+            return (await caller.request(method, "/api/runs/x/cancel", headers=headers)).status_code
 
 
 @pytest.mark.parametrize(
@@ -245,14 +248,14 @@ async def test_without_tokens_only_programs_on_this_machine_are_let_in(
     ids=range(11),  # tokens are new in each process, and names of tests are not
 )
 async def test_anything_but_a_token_is_nobody(desk: Desk, given: str) -> None:
-    answer = await desk.ask("GET", "/runs", role=None, headers={"authorization": given})
+    answer = await desk.ask("GET", "/api/runs", role=None, headers={"authorization": given})
 
     assert (answer.status_code, answer.json()["code"]) == (401, "SW800")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
 async def test_a_token_in_the_url_is_not_taken(desk: Desk) -> None:
-    answer = await desk.ask("GET", "/runs", role=None, params={"token": TEXTS[Role.ADMIN]})
+    answer = await desk.ask("GET", "/api/runs", role=None, params={"token": TEXTS[Role.ADMIN]})
 
     assert answer.status_code == 401
 
@@ -343,28 +346,29 @@ def test_known_and_unknown_prefixes_take_the_same_work() -> None:
 async def test_a_viewer_sees_no_payloads_and_cannot_ask_for_them_by_a_filter(desk: Desk) -> None:
     run_id = await desk.start("checkout", {"customer": SECRET, "amount": 1}, key="k")
     failed = await desk.start("declined", {"customer": SECRET, "amount": 1})
-    await desk.get(f"/runs/{run_id}/result", params={"wait": 20})
-    await desk.get(f"/runs/{failed}/result", params={"wait": 20})
-    await desk.post("/events", {"topic": "t", "payload": SECRET, "retain": "1h"})
-    await desk.post("/runs/later/signals", {"name": "n", "payload": SECRET, "if_missing": "hold"})
+    await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
+    await desk.get(f"/api/runs/{failed}/result", params={"wait": 20})
+    await desk.post("/api/events", {"topic": "t", "payload": SECRET, "retain": "1h"})
+    await desk.post("/api/runs/later/signals", {"name": "n", "payload": SECRET, "if_missing": "hold"})
 
     for each in OPERATIONS:
         if each.method == "GET":
             for run in (run_id, failed):
-                path = each.path.replace("{run}", run).replace("{workflow}", "checkout")
-                answer = await desk.get(path, role=Role.VIEWER)
+                path = spelled(each.path.replace("{run}", run).replace("{left}", run))
+                query = {"seconds": 0} if path.endswith("/changes") else {}
+                answer = await desk.get(path, role=Role.VIEWER, params=query)
                 assert SECRET not in answer.text, each.name
                 assert "Traceback" not in answer.text, each.name
-    refused = await desk.get("/runs", role=Role.VIEWER, params={"q": "input.customer:ann"})
+    refused = await desk.get("/api/runs", role=Role.VIEWER, params={"q": "input.customer:ann"})
 
     assert (refused.status_code, refused.json()["code"]) == (403, "SW801")
-    assert SECRET in (await desk.get(f"/runs/{run_id}", role=Role.OPERATOR)).text
+    assert SECRET in (await desk.get(f"/api/runs/{run_id}", role=Role.OPERATOR)).text
 
 
 async def test_who_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
     async with open_desk(f"sqlite:///{tmp_path / 'a.db'}", limits=Limits(rate=0.001, burst=3)) as desk:
-        answers = [await desk.get("/workers") for _ in range(4)]
-        other = await desk.get("/workers", role=Role.VIEWER)
+        answers = [await desk.get("/api/workers") for _ in range(4)]
+        other = await desk.get("/api/workers", role=Role.VIEWER)
 
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert answers[3].json()["code"] == "SW803"
@@ -390,7 +394,7 @@ async def test_every_answer_has_the_headers_that_keep_it_from_browsers(desk: Des
 async def test_nothing_secret_is_logged(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     await asyncio.gather(
-        desk.get("/runs"), desk.get("/nothing"), desk.post("/runs", {"workflow": "x", "input": SECRET})
+        desk.get("/api/runs"), desk.get("/nothing"), desk.post("/api/runs", {"workflow": "x", "input": SECRET})
     )
 
     assert not any(text in caplog.text for text in (SECRET, *TEXTS.values()))

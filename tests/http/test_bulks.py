@@ -13,7 +13,7 @@ from tests.http.desk import Desk
 
 async def until_over(desk: Desk, name: str) -> dict[str, Any]:
     while True:
-        bulk: dict[str, Any] = (await desk.get(f"/bulks/{name}")).json()
+        bulk: dict[str, Any] = (await desk.get(f"/api/bulks/{name}")).json()
         if bulk["ended_at"] is not None:
             return bulk
         await asyncio.sleep(0.02)
@@ -23,22 +23,22 @@ async def test_an_act_is_planned_then_done_to_all_that_match(any_desk: Desk) -> 
     runs = [await any_desk.start("approval") for _ in range(3)]
     order = {"verb": "cancel", "where": "workflow:approval", "options": {"reason": "closing"}}
 
-    plan = (await any_desk.post("/bulks", {**order, "dry_run": True})).json()
+    plan = (await any_desk.post("/api/bulks", {**order, "dry_run": True})).json()
     assert (plan["state"], plan["matched"], plan["name"]) == ("planned", 3, None)
     assert sorted(plan["sample"]) == sorted(runs)
-    assert (await any_desk.get("/bulks")).json() == {"bulks": []}
+    assert (await any_desk.get("/api/bulks")).json() == {"bulks": []}
 
-    begun = await any_desk.post("/bulks", order, role=Role.OPERATOR)
+    begun = await any_desk.post("/api/bulks", order, role=Role.OPERATOR)
     assert (begun.status_code, begun.json()["name"], begun.json()["by"]) == (202, "bulk-1", "the operator")
     over = await until_over(any_desk, "bulk-1")
     assert (over["state"], over["matched"], over["done"], over["refused"]) == ("done", 3, 3, 0)
-    assert (await any_desk.get(f"/runs/{runs[0]}")).json()["run"]["reason"] == "closing"
-    acts = (await any_desk.get(f"/runs/{runs[0]}/acts")).json()["acts"]
+    assert (await any_desk.get(f"/api/runs/{runs[0]}")).json()["run"]["reason"] == "closing"
+    acts = (await any_desk.get(f"/api/runs/{runs[0]}/acts")).json()["acts"]
     assert [(act["verb"], act["by"]) for act in acts] == [("cancel", "the operator by bulk-1")]
-    assert [one["name"] for one in (await any_desk.get("/bulks", role=Role.VIEWER)).json()["bulks"]] == ["bulk-1"]
+    assert [one["name"] for one in (await any_desk.get("/api/bulks", role=Role.VIEWER)).json()["bulks"]] == ["bulk-1"]
 
-    first = (await any_desk.get("/bulks/bulk-1/items?limit=2")).json()
-    rest = (await any_desk.get(f"/bulks/bulk-1/items?limit=2&after={first['next']}")).json()
+    first = (await any_desk.get("/api/bulks/bulk-1/items?limit=2")).json()
+    rest = (await any_desk.get(f"/api/bulks/bulk-1/items?limit=2&after={first['next']}")).json()
     items = first["items"] + rest["items"]
     assert (len(first["items"]), first["next"], rest["next"]) == (2, 2, None)
     assert {item["run_id"]: item["outcome"] for item in items} == dict.fromkeys(runs, "done")
@@ -48,18 +48,18 @@ async def test_the_same_order_with_the_same_key_is_one_act(any_desk: Desk) -> No
     await any_desk.start("approval")
     order, headers = {"verb": "pause", "where": "workflow:approval"}, {"idempotency-key": "once"}
 
-    names = [(await any_desk.post("/bulks", order, headers=headers)).json()["name"] for _ in range(3)]
+    names = [(await any_desk.post("/api/bulks", order, headers=headers)).json()["name"] for _ in range(3)]
 
     assert names == ["bulk-1"] * 3
-    assert len((await any_desk.get("/bulks")).json()["bulks"]) == 1
+    assert len((await any_desk.get("/api/bulks")).json()["bulks"]) == 1
     await until_over(any_desk, "bulk-1")
 
 
 async def test_named_runs_are_acted_upon_and_refusals_say_why(any_desk: Desk) -> None:
     run_id = await any_desk.start("approval")
-    assert (await any_desk.post("/bulks", {"verb": "retry", "runs": [run_id, "nobody"]})).status_code == 202
+    assert (await any_desk.post("/api/bulks", {"verb": "retry", "runs": [run_id, "nobody"]})).status_code == 202
     over = await until_over(any_desk, "bulk-1")
-    items = {item["run_id"]: item for item in (await any_desk.get("/bulks/bulk-1/items")).json()["items"]}
+    items = {item["run_id"]: item for item in (await any_desk.get("/api/bulks/bulk-1/items")).json()["items"]}
 
     assert (over["matched"], over["refused"]) == (2, 2)
     assert items[run_id]["status"] == "waiting"
@@ -67,13 +67,13 @@ async def test_named_runs_are_acted_upon_and_refusals_say_why(any_desk: Desk) ->
 
 
 async def test_one_that_is_over_is_not_stopped(any_desk: Desk) -> None:
-    await any_desk.post("/bulks", {"verb": "pause", "where": "status:paused"})
+    await any_desk.post("/api/bulks", {"verb": "pause", "where": "status:paused"})
     await until_over(any_desk, "bulk-1")
 
-    assert (await any_desk.post("/bulks/bulk-1/abort")).json()["state"] == "done"
-    for path in ("/bulks/bulk-7", "/bulks/x/items"):
+    assert (await any_desk.post("/api/bulks/bulk-1/abort")).json()["state"] == "done"
+    for path in ("/api/bulks/bulk-7", "/api/bulks/x/items"):
         assert (await any_desk.get(path)).status_code == 404
-    assert (await any_desk.post("/bulks/bulk-7/abort")).status_code == 404
+    assert (await any_desk.post("/api/bulks/bulk-7/abort")).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ async def test_one_that_is_over_is_not_stopped(any_desk: Desk) -> None:
     ],
 )
 async def test_what_cannot_be_meant_is_400_and_nothing_is_stored(desk: Desk, order: dict[str, Any]) -> None:
-    assert (await desk.post("/bulks", order)).status_code == 400
-    assert (await desk.get("/bulks")).json() == {"bulks": []}
+    assert (await desk.post("/api/bulks", order)).status_code == 400
+    assert (await desk.get("/api/bulks")).json() == {"bulks": []}

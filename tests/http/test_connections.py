@@ -79,7 +79,7 @@ async def served(
                 await running
 
 
-HALVES = [b"", b"GET /healthz", b"POST /runs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", HEALTH + b"GET /he"]
+HALVES = [b"", b"GET /healthz", b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", HEALTH + b"GET /he"]
 
 
 @pytest.mark.parametrize("sent", HALVES, ids=range(4))
@@ -114,7 +114,7 @@ async def test_a_head_that_drips_is_no_excuse() -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("path", ["/hooks/shop", "/hooks/nothing", "/runs"])
+@pytest.mark.parametrize("path", ["/api/hooks/shop", "/api/hooks/nothing", "/api/runs"])
 async def test_a_body_has_to_come_in_time(path: str) -> None:
     head = {**signed(b"{}"), "authorization": f"Bearer {TEXTS[Role.ADMIN]}", "host": "localhost"}
     text = "".join(f"{name}: {value}\r\n" for name, value in head.items())
@@ -129,7 +129,9 @@ async def test_a_body_has_to_come_in_time(path: str) -> None:
 
 async def test_a_body_that_was_refused_is_not_waited_for() -> None:
     async with served(QUICK) as server:
-        reader, writer = await server.half_open(b"POST /runs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+        reader, writer = await server.half_open(
+            b"POST /api/runs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
+        )
         first = await reader.readline()
         with contextlib.suppress(ConnectionError):
             await reader.read()
@@ -154,7 +156,7 @@ async def test_300_half_open_requests_do_not_stop_the_server() -> None:
 
 async def test_messages_whose_bodies_never_come_do_not_stop_the_server() -> None:
     text = "".join(f"{name}: {value}\r\n" for name, value in signed(b"{}").items())
-    half = f"POST /hooks/shop HTTP/1.1\r\nhost: localhost\r\n{text}content-length: 9\r\n\r\n{{".encode()
+    half = f"POST /api/hooks/shop HTTP/1.1\r\nhost: localhost\r\n{text}content-length: 9\r\n\r\n{{".encode()
     async with served(PATIENT, api=Limits(body_seconds=600)) as server:
         held = [await server.half_open(half) for _ in range(100)]
         answers = [await server.ask() for _ in range(20)]
@@ -169,7 +171,7 @@ async def test_connections_in_use_are_kept_and_one_too_many_is_told_to_wait() ->
     async with served(limits) as server:
         run = await server.engine.start("approval")
         follow = (
-            f"GET /runs/{run.run_id}/changes HTTP/1.1\r\nhost: localhost\r\n"
+            f"GET /api/runs/{run.run_id}/changes HTTP/1.1\r\nhost: localhost\r\n"
             f"authorization: Bearer {TEXTS[Role.ADMIN]}\r\n\r\n"
         )
         streams = [await server.half_open(follow.encode()) for _ in range(3)]
@@ -197,9 +199,8 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", server.port))
-        request = (
-            f"GET /runs/{run.run_id} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TEXTS[Role.ADMIN]}\r\n\r\n"
-        )
+        head = f"GET /api/runs/{run.run_id} HTTP/1.1\r\nhost: localhost\r\n"
+        request = f"{head}authorization: Bearer {TEXTS[Role.ADMIN]}\r\n\r\n"
         await asyncio.get_running_loop().sock_sendall(sock, request.encode() * 8)
         await server.settled(lambda count: count == 1)
         await server.settled(lambda count: count == 0)

@@ -33,7 +33,7 @@ def signed(
 
 
 async def send(desk: Desk, hook: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
-    return await desk.ask("POST", f"/hooks/{hook}", role=None, content=body, headers=headers)
+    return await desk.ask("POST", f"/api/hooks/{hook}", role=None, content=body, headers=headers)
 
 
 async def test_a_message_becomes_one_signal_also_after_its_run_has_ended(any_desk: Desk) -> None:
@@ -42,9 +42,9 @@ async def test_a_message_becomes_one_signal_also_after_its_run_has_ended(any_des
     headers = signed(body)
 
     first = await send(any_desk, "bank", body, headers)
-    result = (await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})).json()
+    result = (await any_desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})).json()
     again = await send(any_desk, "bank", body, headers)
-    held = (await any_desk.get("/signals/held")).json()["signals"]
+    held = (await any_desk.get("/api/signals/held")).json()["signals"]
 
     assert (first.json(), again.json()) == (
         {"delivery": "delivered", "reached": 1},
@@ -58,12 +58,12 @@ async def test_a_message_to_an_ended_run_names_its_end_each_time_it_comes(any_de
     run_id = await any_desk.start("payment")
     body = json.dumps({"data": {"run": run_id}}).encode()
     await send(any_desk, "bank", body, signed(body))
-    await any_desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+    await any_desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
 
     for _ in range(2):
         answer = await send(any_desk, "bank", body, signed(body, message_id="m2"))
         assert (answer.status_code, answer.json()["code"]) == (409, "SW403")
-    assert (await any_desk.get("/signals/held")).json()["signals"] == []
+    assert (await any_desk.get("/api/signals/held")).json()["signals"] == []
 
 
 @pytest.mark.parametrize("message", [b"{}", b'{"run": true}', b'{"run": {"a": 1}}', b"[1]", b"null"])
@@ -79,7 +79,7 @@ async def test_a_message_becomes_one_event(any_desk: Desk) -> None:
 
     first = await send(any_desk, "shop", body, headers)
     replayed = await send(any_desk, "shop", body, headers)
-    audit = (await any_desk.get("/audit")).json()["acts"]
+    audit = (await any_desk.get("/api/audit")).json()["acts"]
 
     assert (first.status_code, first.json()["delivery"]) == (200, "delivered")
     assert (replayed.status_code, replayed.json()["delivery"]) == (200, "duplicate")
@@ -112,7 +112,7 @@ async def test_what_is_not_signed_just_so_is_refused(desk: Desk, hook: str, chan
     answer = await send(desk, hook, b"{}", {**signed(b"{}"), **change})
 
     assert (answer.status_code, answer.json()["code"]) == (401, "SW431")
-    assert (await desk.get("/audit")).json()["acts"] == []
+    assert (await desk.get("/api/audit")).json()["acts"] == []
 
 
 @pytest.mark.parametrize("late", [-301, 301])
@@ -162,7 +162,7 @@ async def test_a_message_that_no_hook_could_take_is_refused_before_its_body_is_r
 
     headers = {**signed(b""), **change}
     answers = [
-        await desk.ask("POST", f"/hooks/{hook}", role=None, content=body(), headers=headers)
+        await desk.ask("POST", f"/api/hooks/{hook}", role=None, content=body(), headers=headers)
         for hook in ("shop", "nothing")
     ]
 

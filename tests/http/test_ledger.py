@@ -22,12 +22,12 @@ async def test_two_stores_in_one_database_share_neither_keys_nor_audit(postgres_
         deliveries = []
         for desk in (left, right):
             await desk.start("approval", key="order-1")
-            sent = await desk.post("/runs/order-1/signals", {"name": "approve", "payload": 5}, headers=key)
+            sent = await desk.post("/api/runs/order-1/signals", {"name": "approve", "payload": 5}, headers=key)
             deliveries.append(sent.json().get("delivery", sent.text))
-        await right.post("/runs/order-1/cancel")
+        await right.post("/api/runs/order-1/cancel")
 
         assert deliveries == ["delivered", "delivered"]
-        lines = [(await desk.get("/audit")).json()["acts"] for desk in (left, right)]
+        lines = [(await desk.get("/api/audit")).json()["acts"] for desk in (left, right)]
         assert [len(acts) for acts in lines] == [4, 6]
     with psycopg.connect(postgres_url) as connection:
         tables = connection.execute("select count(*) from pg_tables where schemaname = 'public'").fetchone()
@@ -45,7 +45,7 @@ async def test_two_servers_under_load_leave_one_chain_with_the_outcome_of_every_
         async def act(desk: Desk, number: int) -> int:
             body = {"workflow": "approval", "key": f"order-{number}"}
             headers = {"idempotency-key": f"key-{number // 2}"}  # each key twice, once at each server
-            return (await desk.post("/runs", body | {"key": f"order-{number // 2}"}, headers=headers)).status_code
+            return (await desk.post("/api/runs", body | {"key": f"order-{number // 2}"}, headers=headers)).status_code
 
         statuses = await asyncio.gather(*(act((first, second)[number % 2], number) for number in range(40)))
 

@@ -22,13 +22,13 @@ async def test_a_body_is_taken_up_to_its_limit(tmp_path: Path, extra: int, statu
     body = frame.replace('""', f'"{"x" * (MAX + extra - len(frame))}"').encode()
     assert len(body) == MAX + extra
     async with open_desk(f"sqlite:///{tmp_path / 'a.db'}", limits=Limits(body_max=MAX)) as desk:
-        whole = await desk.ask("POST", "/events", content=body, headers=JSON)
+        whole = await desk.ask("POST", "/api/events", content=body, headers=JSON)
 
         async def chunks() -> AsyncIterator[bytes]:
             for at in range(0, len(body), 1_000):
                 yield body[at : at + 1_000]
 
-        streamed = await desk.ask("POST", "/events", content=chunks(), headers=JSON)
+        streamed = await desk.ask("POST", "/api/events", content=chunks(), headers=JSON)
 
     assert (whole.status_code, streamed.status_code) == (status, status)
 
@@ -42,7 +42,7 @@ async def test_a_body_that_never_ends_is_not_read_to_its_end(desk: Desk) -> None
             sent += 1 << 16
             yield b"x" * (1 << 16)
 
-    answer = await desk.ask("POST", "/events", content=endless(), headers=JSON)
+    answer = await desk.ask("POST", "/api/events", content=endless(), headers=JSON)
 
     assert (answer.status_code, answer.json()["code"]) == (413, "SW302")
     assert sent <= (4 << 20) + (1 << 17)
@@ -52,7 +52,7 @@ async def test_a_body_that_never_ends_is_not_read_to_its_end(desk: Desk) -> None
 async def test_nesting_is_limited(desk: Desk, depth: int, status: int) -> None:
     body = b'{"topic":"t","payload":' + b"[" * depth + b"]" * depth + b"}"
 
-    assert (await desk.ask("POST", "/events", content=body, headers=JSON)).status_code == status
+    assert (await desk.ask("POST", "/api/events", content=body, headers=JSON)).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ async def test_nesting_is_limited(desk: Desk, depth: int, status: int) -> None:
 async def test_json_that_could_not_be_stored_faithfully_is_refused_on_every_store(any_desk: Desk, value: str) -> None:
     body = f'{{"topic":"t","retain":"1h","payload":{value}}}'.encode("utf-8", "surrogatepass")
 
-    answer = await any_desk.ask("POST", "/events", content=body, headers=JSON)
+    answer = await any_desk.ask("POST", "/api/events", content=body, headers=JSON)
 
     assert answer.status_code in (400, 422), answer.text
-    assert (await any_desk.get("/events")).json()["events"] == []
+    assert (await any_desk.get("/api/events")).json()["events"] == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ async def test_json_that_could_not_be_stored_faithfully_is_refused_on_every_stor
     ],
 )
 async def test_only_plain_json_is_taken(desk: Desk, headers: dict[str, str]) -> None:
-    answer = await desk.ask("POST", "/events", content=b'{"topic":"t"}', headers=headers)
+    answer = await desk.ask("POST", "/api/events", content=b'{"topic":"t"}', headers=headers)
 
     assert answer.status_code == 415
 
@@ -118,17 +118,19 @@ async def test_only_plain_json_is_taken(desk: Desk, headers: dict[str, str]) -> 
     ],
 )
 async def test_a_query_is_taken_within_its_bounds(desk: Desk, query: dict[str, Any], status: int) -> None:
-    assert (await desk.get("/runs", params=query)).status_code == status
+    assert (await desk.get("/api/runs", params=query)).status_code == status
 
 
 async def test_a_wrong_filter_says_what_was_meant(desk: Desk) -> None:
-    answer = await desk.get("/runs", params={"q": "statsu:failed"})
+    answer = await desk.get("/api/runs", params={"q": "statsu:failed"})
 
     assert answer.json()["code"] == "SW407"
     assert "status" in str(answer.json())
 
 
-@pytest.mark.parametrize("raw", [b"/runs?q=%ff", b"/runs?q", b"/runs?q=" + b"a" * 9_000, b"/runs?" + b"&a=1" * 60])
+@pytest.mark.parametrize(
+    "raw", [b"/api/runs?" + query for query in (b"q=%ff", b"q", b"q=" + b"a" * 9_000, b"&a=1" * 60)]
+)
 async def test_a_query_that_cannot_be_read_is_refused(desk: Desk, raw: bytes) -> None:
     import httpx
 
@@ -143,7 +145,7 @@ async def test_a_query_that_cannot_be_read_is_refused(desk: Desk, raw: bytes) ->
 async def test_an_idempotency_key_that_cannot_be_one_is_refused(desk: Desk, key: str) -> None:
     headers: Any = {b"idempotency-key": key.encode("latin-1")}
 
-    answer = await desk.ask("POST", "/events", json={"topic": "t"}, headers=headers)
+    answer = await desk.ask("POST", "/api/events", json={"topic": "t"}, headers=headers)
 
     assert answer.status_code == 400
 
@@ -155,7 +157,7 @@ async def test_a_problem_has_no_stack_statement_or_path_in_it(tmp_path: Path) ->
             raise RuntimeError(f"select secret from {tmp_path}")
 
         desk.engine.workers.list = broken  # type: ignore[method-assign,assignment]
-        answer = await desk.get("/workers")
+        answer = await desk.get("/api/workers")
 
     assert (answer.status_code, answer.json()["code"]) == (500, "SW999")
     assert answer.json()["request_id"] == answer.headers["x-request-id"]

@@ -14,6 +14,8 @@ import pytest
 from stepwell import Engine
 from stepwell.clock import Instant, SystemClock
 from stepwell.http import Role, Token, TokenFile, app, make_token
+from stepwell.http.routes import OPERATIONS
+from stepwell.http.streaming import MEDIA
 from stepwell.http.tokens import revoke, write_tokens
 from tests.http.desk import WORKFLOWS
 
@@ -72,11 +74,29 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
 WAYS = [Door.take_back, Door.remove, Door.break_file, Door.expire, Door.demote]
 
 
-@pytest.mark.parametrize("lose", WAYS, ids=[each.__name__ for each in WAYS])
-async def test_a_stream_ends_when_its_token_no_longer_counts(tmp_path: Path, lose: Callable[[Door], None]) -> None:
+STREAMS = [
+    "/api/runs/{run}/changes",
+    "/api/changes",
+    "/api/runs/{run}/state/changes",
+    "/api/runs/{run}/streams/s/changes",
+]
+
+
+def test_every_stream_is_among_those_that_may_lose_their_right() -> None:
+    assert sorted(one.path for one in OPERATIONS if one.media == MEDIA) == sorted(
+        path.replace("/s/", "/{stream}/") for path in STREAMS
+    )
+
+
+@pytest.mark.parametrize(
+    ("lose", "path"), [*((way, STREAMS[0]) for way in WAYS), *((Door.take_back, path) for path in STREAMS[1:])]
+)
+async def test_a_stream_ends_when_its_token_no_longer_counts(
+    tmp_path: Path, lose: Callable[[Door], None], path: str
+) -> None:
     async with door(tmp_path) as opened:
         run = await opened.engine.start("approval")
-        follow = asyncio.ensure_future(opened.client.get(f"/runs/{run.run_id}/changes", timeout=None))
+        follow = asyncio.ensure_future(opened.client.get(path.replace("{run}", run.run_id), timeout=None))
         while not opened.api._services.followers:  # noqa: ASYNC110  nothing tells when it has begun
             await asyncio.sleep(0.01)
         lose(opened)
@@ -93,7 +113,9 @@ async def test_a_long_poll_tells_nothing_to_a_token_that_no_longer_counts(
 ) -> None:
     async with door(tmp_path) as opened:
         run = await opened.engine.start("approval")
-        poll = asyncio.ensure_future(opened.client.get(f"/runs/{run.run_id}/result", params={"wait": 60}, timeout=None))
+        poll = asyncio.ensure_future(
+            opened.client.get(f"/api/runs/{run.run_id}/result", params={"wait": 60}, timeout=None)
+        )
         await asyncio.sleep(0.05)
         lose(opened)
         opened.hands.ahead += 2
@@ -113,7 +135,7 @@ async def test_an_act_whose_body_came_slowly_is_not_done_for_a_token_that_was_ta
             opened.hands.ahead += 2
             yield b'"key": "k"}'
 
-        answer = await opened.client.post("/runs", content=drip(), headers={"content-type": "application/json"})
+        answer = await opened.client.post("/api/runs", content=drip(), headers={"content-type": "application/json"})
         found = await opened.engine.status("k")
 
     assert answer.status_code == 401

@@ -15,7 +15,7 @@ from tests.http.desk import Desk
 
 
 async def _document(desk: Desk) -> dict[str, Any]:
-    answer = await desk.ask("GET", "/openapi.json", role=Role.VIEWER)
+    answer = await desk.ask("GET", "/api/openapi.json", role=Role.VIEWER)
     assert answer.status_code == 200
     found: dict[str, Any] = answer.json()
     return found
@@ -33,12 +33,12 @@ async def test_it_is_valid_openapi_3_1_and_names_every_operation(desk: Desk) -> 
 @pytest.mark.parametrize("broken", ["responses", "operationId", "schema"])
 async def test_the_validator_would_notice(desk: Desk, broken: str) -> None:
     document = copy.deepcopy(await _document(desk))
-    operation = document["paths"]["/runs"]["get"]
+    operation = document["paths"]["/api/runs"]["get"]
     match broken:
         case "responses":
             operation["responses"] = "many"
         case "operationId":
-            operation["operationId"] = document["paths"]["/workers"]["get"]["operationId"]
+            operation["operationId"] = document["paths"]["/api/workers"]["get"]["operationId"]
         case _:
             operation["responses"]["200"]["content"]["application/json"]["schema"] = {"$ref": "#/components/nowhere"}
     with pytest.raises(Exception) as caught:

@@ -55,6 +55,9 @@ def test_the_filters_of_the_api_are_these() -> None:
     assert {(each.name, place, name) for each, place, name in TAKERS} == {
         ("list_runs", "query", "q"),
         ("save_view", "body", "filter"),
+        ("show_histogram", "query", "q"),
+        ("count_runs", "query", "q"),
+        ("list_errors", "query", "q"),
         ("start_bulk", "body", "where"),
     }
     named = {
@@ -118,18 +121,19 @@ async def test_the_filter_of_another_caller_and_same_input_tell_nothing() -> Non
                 return answer.json()
 
             start = {"workflow": "checkout", "key": "k", "input": {"customer": "ann", "amount": 1}}
-            first = await ask(SEEING, "POST", "/runs", json=start)
+            first = await ask(SEEING, "POST", "/api/runs", json=start)
             told = [
-                (await ask(text, "POST", "/runs", json={**start, "input": {"customer": who, "amount": 1}}))[
+                (await ask(text, "POST", "/api/runs", json={**start, "input": {"customer": who, "amount": 1}}))[
                     "same_input"
                 ]
                 for text in (SEEING, BLIND)
                 for who in ("ann", "bob")
             ]
             for where in ("input.customer:ann", "status:failed"):
-                await ask(SEEING, "POST", "/bulks", json={"verb": "cancel", "where": where})
+                await ask(SEEING, "POST", "/api/bulks", json={"verb": "cancel", "where": where})
             lists = {
-                text: [one["where"] for one in (await ask(text, "GET", "/bulks"))["bulks"]] for text in (SEEING, BLIND)
+                text: [one["where"] for one in (await ask(text, "GET", "/api/bulks"))["bulks"]]
+                for text in (SEEING, BLIND)
             }
 
     assert first["same_input"] is True

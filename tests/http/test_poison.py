@@ -66,7 +66,7 @@ async def ask_everything(desk: Desk, run_ids: list[str]) -> set[int]:
             assert answer.status_code < 500 or "Traceback" not in answer.text
             seen.add(answer.status_code)
     for verb in ("cancel", "retry", "resume"):
-        seen.add((await desk.post(f"/runs/{run_ids[0]}/{verb}")).status_code)
+        seen.add((await desk.post(f"/api/runs/{run_ids[0]}/{verb}")).status_code)
     return seen
 
 
@@ -99,9 +99,9 @@ async def test_no_stored_byte_ever_runs(tmp_path: Path, number: int) -> None:
         failed = await desk.start("declined", {"customer": "ann", "amount": 1})
         waiting = await desk.start("approval")
         for run_id in (done, failed):
-            await desk.get(f"/runs/{run_id}/result", params={"wait": 20})
-        await desk.post("/runs/later/signals", {"name": "n", "payload": 1, "if_missing": "hold"})
-        await desk.post("/events", {"topic": "t", "payload": 1, "retain": "1h"})
+            await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
+        await desk.post("/api/runs/later/signals", {"name": "n", "payload": 1, "if_missing": "hold"})
+        await desk.post("/api/events", {"topic": "t", "payload": 1, "retain": "1h"})
 
     poison, poisoned = poisons(canary)[number], 0
     original = file.read_bytes()

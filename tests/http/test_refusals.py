@@ -39,10 +39,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def test_each_refusal_leaves_a_line_without_secrets(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     wrong = "swt_0123456789ab_a-secret-that-is-nobodys"
-    await desk.ask("GET", "/runs", role=None)
-    await desk.ask("GET", f"/runs/{wrong}", role=None, headers={"authorization": f"Bearer {wrong}"})
-    await desk.post("/runs", {"workflow": "checkout"}, role=Role.VIEWER)
-    await desk.get("/runs", headers={"host": "evil.example"})
+    await desk.ask("GET", "/api/runs", role=None)
+    await desk.ask("GET", f"/api/runs/{wrong}", role=None, headers={"authorization": f"Bearer {wrong}"})
+    await desk.post("/api/runs", {"workflow": "checkout"}, role=Role.VIEWER)
+    await desk.get("/api/runs", headers={"host": "evil.example"})
     await send(desk, "shop", b"{}", signed(b"{}", secret="another secret"))
 
     said = lines(caplog)
@@ -60,7 +60,7 @@ async def test_each_refusal_leaves_a_line_without_secrets(desk: Desk, caplog: py
 
 async def test_a_throttled_caller_leaves_a_line_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_desk(f"sqlite:///{tmp_path / 'a.db'}", limits=Limits(rate=0.001, burst=1)) as desk:
-        answers = [await desk.get("/workers") for _ in range(2)]
+        answers = [await desk.get("/api/workers") for _ in range(2)]
 
     assert answers[1].status_code == 429
     assert int(answers[1].headers["retry-after"]) >= 1
@@ -81,12 +81,12 @@ async def test_an_address_that_fails_often_has_to_wait_and_no_other() -> None:
     hands = Hands()
     admin = {"authorization": f"Bearer {TEXTS[Role.ADMIN]}"}
     async with clients(hands, "192.0.2.1", "192.0.2.2", failure_rate=0.5, failure_burst=3) as (bad, good):
-        failed = [await bad.get("/runs") for _ in range(5)]
-        other = await good.get("/runs")
-        holder = await bad.get("/runs", headers=admin)
-        hooked = await bad.post("/hooks/shop", content=b"{}", headers=signed(b"{}", secret="another secret"))
+        failed = [await bad.get("/api/runs") for _ in range(5)]
+        other = await good.get("/api/runs")
+        holder = await bad.get("/api/runs", headers=admin)
+        hooked = await bad.post("/api/hooks/shop", content=b"{}", headers=signed(b"{}", secret="another secret"))
         hands.at += 2
-        later = [(await bad.get("/runs")).status_code for _ in range(2)]
+        later = [(await bad.get("/api/runs")).status_code for _ in range(2)]
 
     assert [answer.status_code for answer in failed] == [401, 401, 401, 429, 429]
     assert failed[3].headers["retry-after"] == "2"
@@ -101,10 +101,10 @@ async def test_the_lines_about_refusals_are_bounded_and_say_how_many_are_missing
     hands = Hands()
     async with clients(hands, "192.0.2.1") as (client,):
         for _ in range(500):
-            await client.get("/runs")
+            await client.get("/api/runs")
         burst = len(lines(caplog))
         hands.at += 1
-        await client.get("/runs")
+        await client.get("/api/runs")
 
     assert burst == 60
     assert len(lines(caplog)) == 61

@@ -75,7 +75,7 @@ def test_tokens_and_payloads_do_not_go_over_a_network_in_the_clear_unless_that_i
 def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
     chain, key = make_certificate(tmp_path)
     with serving(tmp_path, words=["--tls-cert", str(chain), "--tls-key", str(key)]) as server:
-        answer = httpx.get(f"{server.url}/runs", headers=ADMIN, verify=trusting(chain))
+        answer = httpx.get(f"{server.url}/api/runs", headers=ADMIN, verify=trusting(chain))
 
     assert server.url.startswith("https://127.0.0.1:")
     assert answer.status_code == 200
@@ -83,9 +83,9 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
 
 def test_on_loopback_it_serves_without_tokens_and_says_so(tmp_path: Path) -> None:
     with serving(tmp_path, has_tokens=False) as server:
-        anybody = httpx.get(f"{server.url}/runs")
-        page = httpx.get(f"{server.url}/runs", headers={"origin": "http://evil.example"})
-        rebound = httpx.get(f"{server.url}/runs", headers={"host": "evil.example"})
+        anybody = httpx.get(f"{server.url}/api/runs")
+        page = httpx.get(f"{server.url}/api/runs", headers={"origin": "http://evil.example"})
+        rebound = httpx.get(f"{server.url}/api/runs", headers={"host": "evil.example"})
 
     assert urlsplit(server.url).hostname == "127.0.0.1"
     assert [answer.status_code for answer in (anybody, page, rebound)] == [200, 421, 421]
@@ -94,15 +94,15 @@ def test_on_loopback_it_serves_without_tokens_and_says_so(tmp_path: Path) -> Non
 
 def test_with_tokens_it_serves_who_has_one_until_it_is_taken_back(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        nobody = httpx.get(f"{server.url}/runs")
+        nobody = httpx.get(f"{server.url}/api/runs")
         body = {"workflow": "checkout", "input": {"customer": "ann", "amount": 1}}
-        started = httpx.post(f"{server.url}/runs", json=body, headers=ADMIN).json()["run"]["run_id"]
-        result = httpx.get(f"{server.url}/runs/{started}/result", params={"wait": 20}, headers=ADMIN, timeout=30)
-        with httpx.stream("GET", f"{server.url}/runs/{started}/changes", headers=ADMIN) as stream:
+        started = httpx.post(f"{server.url}/api/runs", json=body, headers=ADMIN).json()["run"]["run_id"]
+        result = httpx.get(f"{server.url}/api/runs/{started}/result", params={"wait": 20}, headers=ADMIN, timeout=30)
+        with httpx.stream("GET", f"{server.url}/api/runs/{started}/changes", headers=ADMIN) as stream:
             told = [line for line in stream.iter_lines() if line.startswith("event: ")]
         assert main(["token", "revoke", "the admin", "--tokens", str(server.tokens)]) == 0
         deadline = time.monotonic() + 60
-        while httpx.get(f"{server.url}/runs", headers=ADMIN).status_code == 200:
+        while httpx.get(f"{server.url}/api/runs", headers=ADMIN).status_code == 200:
             assert time.monotonic() < deadline, "a token that was taken back still counts after a minute"
             time.sleep(0.1)
 
@@ -113,13 +113,13 @@ def test_with_tokens_it_serves_who_has_one_until_it_is_taken_back(tmp_path: Path
 
 SMUGGLED = [
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"0\r\n\r\nGET /runs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"0\r\n\r\nGET /api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nGET /",
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\nY: b\x00\r\n\r\n",
-    b"GET /runs HTTP/1.1\r\nHost: localhost\r\n Authorization: Bearer x\r\n\r\n",
+    b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\n Authorization: Bearer x\r\n\r\n",
     b"GET http://evil.example/runs HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -182,7 +182,7 @@ def test_a_server_that_is_stopped_lets_bodies_end_and_gives_its_lease_back(tmp_p
     with process.stdout:
         said = json.loads(process.stdout.readline())
         body = {"workflow": "brief", "input": 1}
-        answer = httpx.post(f"{said['url']}/runs", json=body, timeout=30).json()
+        answer = httpx.post(f"{said['url']}/api/runs", json=body, timeout=30).json()
         process.send_signal(number)
         assert process.wait(60) == 0
 

@@ -60,7 +60,7 @@ async def test_a_broken_token_file_lets_nobody_in_and_tells_callers_nothing(
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
 
             async def ask(text: str) -> httpx.Response:
-                return await client.get("/runs", headers={"authorization": f"Bearer {text}"})
+                return await client.get("/api/runs", headers={"authorization": f"Bearer {text}"})
 
             before = [(await ask(text)).status_code for text in (kept, removed)]
             write_tokens(path, [kept_token])
@@ -113,7 +113,7 @@ async def test_an_authenticator_that_fails_lets_nobody_in(caplog: pytest.LogCapt
     async with Engine("memory:") as engine:
         transport = httpx.ASGITransport(app=app(engine, access=_Broken()))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answer = await client.get("/runs")
+            answer = await client.get("/api/runs")
 
     assert (answer.status_code, answer.json()["code"]) == (401, "SW800")
     assert "/etc/secret" not in answer.text

@@ -98,6 +98,14 @@ class Ground(NamedTuple):
         )
         return Dev(process)
 
+    def browser(self) -> Callable[[], list[str]]:
+        """Put a program in place of the browser. Returns a way to ask which pages it was told to open."""
+        program, pages = self.folder / "browser", self.folder / "pages"
+        program.write_text(f'#!/bin/sh\necho "$1" >> {pages}\n', encoding="utf-8")
+        program.chmod(0o755)
+        self.env["BROWSER"] = f"{program} %s"
+        return lambda: pages.read_text(encoding="utf-8").splitlines() if pages.exists() else []
+
     def edit(self, change: Callable[[str], str]) -> None:
         """Save another text of the workflow."""
         file = self.folder / "hello" / "app.py"

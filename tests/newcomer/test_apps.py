@@ -24,7 +24,7 @@ def test_dev_runs_an_encrypted_app_on_its_own_database(hello: Ground) -> None:
     with hello.dev("app.py:app") as dev:
         ready = dev.expect("ready")
         request = urllib.request.Request(
-            f"{ready['url']}/runs",
+            f"{ready['url']}/api/runs",
             json.dumps(
                 {"workflow": "order_fulfilment", "key": "k", "input": {"customer": "rumpel", "amount": 1}}
             ).encode(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.newcomer.conftest import Ground
+import re
+
+from tests.newcomer.conftest import Ground, until
 
 START = ("stepwell", "start", "order_fulfilment", "customer=ann", "amount:=42", "--key")
 
@@ -55,7 +57,9 @@ def test_from_an_empty_folder_to_a_run_that_survived_a_kill_and_three_days(groun
 
 def test_a_step_that_was_under_way_is_counted_when_it_runs_again(hello: Ground) -> None:
     hello.edit(lambda text: text.replace("asyncio.sleep(0.5)", "asyncio.sleep(3)"))
-    with hello.terminal("stepwell", "dev", "--ascii") as screen:
+    opened = hello.browser()
+    with hello.terminal("stepwell", "dev", "--ascii", "--no-open") as screen:
+        screen.expect(r"o opens it\)")
         screen.expect("q to quit")
         hello.run(*START, "order-1")
         screen.expect(r"\+ reserve_stock")
@@ -69,12 +73,16 @@ def test_a_step_that_was_under_way_is_counted_when_it_runs_again(hello: Ground) 
         assert screen.end() == 0
         assert "✓" not in screen.text
         assert "·" not in screen.text
+    assert opened() == []
 
 
 def test_a_step_fails_when_it_is_asked_to_and_a_paused_worker_takes_nothing(hello: Ground) -> None:
     hello.env["NO_COLOR"] = "1"
+    opened = hello.browser()
     with hello.terminal("stepwell", "dev") as screen:
+        screen.expect(r"Dashboard +http://127\.0\.0\.1:\d+  \(.*opened in your browser; --no-open to stop that\)")
         screen.expect("q to quit")
+        until(lambda: len(opened()) == 1)
         screen.type("p")
         screen.expect("the worker is paused")
         hello.run(*START, "order-1", "--app", "app.py")  # no worker says which workflows there are
@@ -95,7 +103,9 @@ def test_a_step_fails_when_it_is_asked_to_and_a_paused_worker_takes_nothing(hell
         screen.type("x")
         screen.expect("q  quit")
         screen.type("o")
-        screen.expect(r"\[o\] http://127\.0\.0\.1:\d+/runs")
+        screen.expect(r"\[o\] http://127\.0\.0\.1:\d+")
+        until(lambda: len(opened()) == 2)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", opened()[1])
         screen.type("r")
         screen.expect("restarted")
         screen.type("t")

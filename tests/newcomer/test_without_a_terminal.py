@@ -25,7 +25,7 @@ def test_json_lines_tell_what_happens_and_a_signal_ends_both_processes(hello: Gr
         assert ready["sample"] == "stepwell start order_fulfilment customer=ann amount:=42"
 
         request = urllib.request.Request(
-            f"{ready['url']}/runs",
+            f"{ready['url']}/api/runs",
             json.dumps({"workflow": "order_fulfilment", "input": {"customer": "ann", "amount": 1}}).encode(),
             {"content-type": "application/json"},
         )
@@ -43,7 +43,7 @@ def test_json_lines_tell_what_happens_and_a_signal_ends_both_processes(hello: Gr
 def test_another_host_name_is_refused(hello: Ground) -> None:
     with hello.dev() as dev:
         url = dev.expect("ready")["url"]
-        request = urllib.request.Request(f"{url}/runs", headers={"host": "evil.example"})
+        request = urllib.request.Request(f"{url}/api/runs", headers={"host": "evil.example"})
 
         with pytest.raises(HTTPError) as refused:
             urllib.request.urlopen(request, timeout=30)

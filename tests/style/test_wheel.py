@@ -23,4 +23,6 @@ def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert "stepwell/py.typed" in shipped
+    assert "stepwell/http/dashboard_files/index.html" in shipped
+    assert {Path(name).suffix for name in shipped if "/dashboard_files/assets/" in name} >= {".css", ".js"}
     assert shipped == ours

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OWN_ROOTS = ("tests/", "sim/", "tools/", "docs/")
+OWN_ROOTS = ("tests/", "sim/", "tools/", "docs/", "dashboard/")
 FILES_MAX = 8
 
 

@@ -79,6 +79,6 @@ def test_the_surfaces_and_records_are_measured() -> None:
         name.removeprefix("records    ") for name in figures
     }, done.stderr
     assert {"ls    everything", "ls    tag:team=blue", "ls    sort:-started"} <= {*figures}, done.stderr
-    assert figures["GET /runs  answers that are not 200"] == ("0", "ok")
-    assert figures["GET /runs  requests/s"]
+    assert figures["GET /api/runs  answers that are not 200"] == ("0", "ok")
+    assert figures["GET /api/runs  requests/s"]
     assert figures["SSE  times slower than without them"]

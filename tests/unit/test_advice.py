@@ -16,8 +16,11 @@ from stepwell.advice import Advice, Verb, advice_of, in_commands, in_python, in_
 from stepwell.cli.main import stepwell
 from stepwell.engine.bulks import Bulks
 from stepwell.engine.holds import Holds
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.runs import Runs
+from stepwell.engine.signals import Signals
+from stepwell.engine.triggers import Triggers
 from stepwell.errors import RunPaused, StepwellError
 from stepwell.errors.records import FailureRecord
 from stepwell.http.routes import OPERATIONS
@@ -84,9 +87,16 @@ async def never(request: Request) -> Response:
 def test_every_call_is_one_that_the_engine_has(verb: Verb) -> None:
     name = advice(verb).as_python().partition("(")[0].split(".")
     assert name.pop(0) == "engine"
-    owner = (
-        {"bulks": Bulks, "holds": Holds, "repairs": Repairs, "runs": Runs}[name.pop(0)] if len(name) == 2 else Engine
-    )
+    nouns = {
+        "bulks": Bulks,
+        "holds": Holds,
+        "outbox": Outbox,
+        "repairs": Repairs,
+        "runs": Runs,
+        "signals": Signals,
+        "triggers": Triggers,
+    }
+    owner = nouns[name.pop(0)] if len(name) == 2 else Engine
 
     assert callable(inspect.getattr_static(owner, name[0]))
 
@@ -101,7 +111,7 @@ def test_a_note_stands_before_the_act() -> None:
 
     assert one.as_python() == "fix the cause, then: engine.holds.resume('a-1')"
     assert one.as_command() == "fix the cause, then: stepwell resume a-1"
-    assert one.as_request() == "fix the cause, then: POST /runs/a-1/resume"
+    assert one.as_request() == "fix the cause, then: POST /api/runs/a-1/resume"
     assert one.command == "stepwell resume a-1"
 
 
@@ -147,7 +157,7 @@ def test_an_error_tells_its_fix_to_each_audience() -> None:
     assert error.fix == "deploy code that fits this run; or: engine.holds.resume('a')"
     assert str(error).endswith(f"  fix     {error.fix}")
     assert error.fix_in_commands == "deploy code that fits this run; or: stepwell resume a"
-    assert error.fix_in_requests == "deploy code that fits this run; or: POST /runs/a/resume"
+    assert error.fix_in_requests == "deploy code that fits this run; or: POST /api/runs/a/resume"
 
 
 def test_a_fix_in_words_is_the_same_for_every_audience() -> None:

@@ -1,9 +1,8 @@
-"""Which versions of workflows, and which patches inside them, runs still need."""
+"""Which patches inside workflows runs still need."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from stepwell.check.dry import FILES_CODEC
@@ -11,41 +10,17 @@ from stepwell.check.exports import export_runs
 from stepwell.check.histories import Recording
 from stepwell.check.inflight import PAGE, Code, Tell
 from stepwell.clock import Instant
+from stepwell.engine.versions import REDRIVABLE
 from stepwell.model.locations import format_path, shown_gate
 from stepwell.model.runs import Run
-from stepwell.model.states import ACTIVE, EntryKind, RunStatus
-from stepwell.model.workers import Worker
+from stepwell.model.states import ACTIVE, EntryKind
 from stepwell.replay.headers import unpack
 from stepwell.replay.rehearsals import perform
 from stepwell.stores.base.store import Store
-from stepwell.stores.base.views import RunFilter, Tally
+from stepwell.stores.base.views import RunFilter
 
 OLD: Final = 1  # the version of runs that passed a gate before the gate was added
-# An operator may retry these, so they need the code.
-REDRIVABLE: Final = frozenset({RunStatus.FAILED})
 NEEDING: Final = ACTIVE | REDRIVABLE
-
-
-class VersionUse(NamedTuple):
-    """How many runs and workers use a version of a workflow."""
-
-    workflow: str
-    version: int
-    live: int  # runs that have not ended
-    waiting: int  # live runs that wait for something
-    redrivable: int  # failed, and could be retried
-    workers: int  # live workers that serve it
-    last_at: Instant | None  # when a run of it was last created, begun or ended
-
-    @property
-    def is_unserved(self) -> bool:
-        """Whether runs of it wait until a worker has its code."""
-        return self.live > 0 and self.workers == 0
-
-    @property
-    def may_retire(self) -> bool:
-        """Whether its code can be deleted: no run will execute it again."""
-        return self.live == 0 and self.redrivable == 0
 
 
 class PatchUse(NamedTuple):
@@ -61,31 +36,6 @@ class PatchUse(NamedTuple):
     def may_delete(self) -> bool:
         """Whether no run needs the old path."""
         return self.old == 0 and self.unknown == 0
-
-
-def version_uses(tallies: Iterable[Tally], workers: Sequence[Worker], now: Instant) -> list[VersionUse]:
-    """Every version that a run or a live worker names, by workflow, the newest first."""
-    live = [worker for worker in workers if worker.lease_until > now]
-    counts: dict[str, Counter[RunStatus]] = {name: Counter() for worker in live for name in worker.definitions}
-    last: dict[str, Instant] = {}
-    for definition, status, runs, last_at in tallies:
-        counts.setdefault(definition, Counter())[status] += runs
-        last[definition] = max(last_at, last.get(definition, last_at))
-    uses = []
-    for definition, by_status in counts.items():
-        workflow, _, version = definition.rpartition("@")
-        uses.append(
-            VersionUse(
-                workflow,
-                int(version),
-                sum(runs for status, runs in by_status.items() if status in ACTIVE),
-                by_status[RunStatus.WAITING],
-                sum(runs for status, runs in by_status.items() if status in REDRIVABLE),
-                sum(definition in worker.definitions for worker in live),
-                last.get(definition),
-            )
-        )
-    return sorted(uses, key=lambda use: (use.workflow, -use.version))
 
 
 async def patch_uses(

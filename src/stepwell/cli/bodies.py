@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from stepwell.advice import Advice, in_commands
 
 if TYPE_CHECKING:
-    from stepwell.cli.undos import Undo
     from stepwell.engine.causes import Cause
+    from stepwell.engine.error_groups import ErrorGroup
     from stepwell.engine.facts import Audience
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.triggers import TriggerActView, TriggerView
-    from stepwell.engine.views import ActView, EntryView, HoldView, ProgressView, RunView, WaitView
+    from stepwell.engine.undos import Undo
+    from stepwell.engine.views import ActView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
     from stepwell.errors.records import FailureRecord
 
 RUN = "stepwell.run/1"
@@ -55,6 +56,16 @@ def saved_view_body(view: SavedView) -> dict[str, Any]:
 def entry_body(entry: EntryView) -> dict[str, Any]:
     """One line of history."""
     return _body(entry)
+
+
+def signal_body(signal: SignalView) -> dict[str, Any]:
+    """A signal that no run has read."""
+    return _body(signal)
+
+
+def group_body(group: ErrorGroup) -> dict[str, Any]:
+    """Failures that have the same cause."""
+    return _body(group)
 
 
 def progress_bodies(progress: Sequence[ProgressView]) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("start", "starts", "Start a run."),
         Listed("result", "runs", "Wait for the result of a run and print it."),
         Listed("signal", "signals", "Send a signal to a run."),
+        Listed("signals", "signals", "List signals that no run has read; deliver one again."),
         Listed("publish", "events", "Publish an event to the runs that wait for it."),
         Listed("emit", "events", "Another name for publish."),
     ),
@@ -48,6 +49,9 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("graph", "histories", "Print a run as a diagram."),
         Listed("diff", "histories", "Compare two runs."),
         Listed("view", "saved_views", "Save filters under names, for ls --view."),
+        Listed("failures", "overviews", "Group failed runs by what they failed with."),
+        Listed("waits", "overviews", "List what runs wait for, in groups."),
+        Listed("topics", "overviews", "List topics, with their waits and events."),
     ),
     "Steer": (
         Listed("pause", "holds", "Pause a run until a person resumes it."),

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepwell.cli.reasons import UNDO_MARK, Origin, failures_of, is_paused_by_code, origin_of, undone_path
 from stepwell.cli.statuses import show_status
 from stepwell.cli.texts import brief, clean, duration, moment, shell_word, shorten, wrap
-from stepwell.cli.undos import Undo, undo_words
 from stepwell.cli.values import shown_value
+from stepwell.engine.reasons import UNDO_MARK, Origin, failures_of, is_paused_by_code, origin_of, undone_path
+from stepwell.engine.undos import Undo, undo_words
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
 from stepwell.conformance.outbox import DeadLetterSuite, EmitSuite, LifecycleSuite, SettleSuite, TakeSuite
+from stepwell.conformance.overviews import OverviewSuite, PassageSuite
 from stepwell.conformance.pauses import PauseSuite, WorkflowPauseSuite
 from stepwell.conformance.plain_commits import PlainCommitSuite
 from stepwell.conformance.progress import ProgressSuite
@@ -92,6 +93,8 @@ class StoreSuite(
     AttributeSuite,
     AttributeFilterSuite,
     UpcomingWorkSuite,
+    OverviewSuite,
+    PassageSuite,
     TimeSuite,
     HintSuite,
     LiveSuite,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stepwell.engine.repair_drafts import Draft
 from stepwell.model.locations import Location, is_undoing
@@ -12,6 +12,15 @@ from stepwell.model.states import EntryKind
 
 RepairVerb = Literal["rewind", "skip", "redrive", "fork"]
 SHOWN = 12  # paths in a line
+
+
+class Foresight(NamedTuple):
+    """What a dry replay of a repaired record has shown. Nothing, if the workflow is not known here."""
+
+    is_known: bool = False
+    warnings: tuple[str, ...] = ()
+    following: tuple[str, ...] = ()  # the steps that run first
+    waits: tuple[str, ...] = ()  # where it waits beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,9 @@ class RepairPlan:
     new_version: int | None = None
     fork_id: str | None = None  # the run that a fork makes
     warnings: tuple[str, ...] = ()
+    is_rehearsed: bool = False  # the code is known here, and a dry replay has shown the following two
+    following: tuple[str, ...] = ()  # the steps that run first
+    waits: tuple[str, ...] = ()  # where it waits beside them
     is_applied: bool = False
 
     @property
@@ -73,7 +85,7 @@ def _some(paths: tuple[str, ...]) -> str:
     return ", ".join(paths[:SHOWN]) + more
 
 
-def describe(verb: RepairVerb, draft: Draft, path: str | None, warnings: tuple[str, ...] = ()) -> RepairPlan:
+def describe(verb: RepairVerb, draft: Draft, path: str | None, seen: Foresight) -> RepairPlan:
     """The plan of a draft."""
     supplied = {entry.location for entry in draft.entries}
     dropped = sorted(draft.dropped.values(), key=lambda entry: entry.seq)
@@ -102,5 +114,8 @@ def describe(verb: RepairVerb, draft: Draft, path: str | None, warnings: tuple[s
         retried=tuple(draft.retries),
         has_new_input=draft.input is not None,
         new_version=draft.version,
-        warnings=warnings,
+        warnings=seen.warnings,
+        is_rehearsed=seen.is_known,
+        following=seen.following,
+        waits=seen.waits,
     )

@@ -11,8 +11,8 @@ from stepwell.engine import repair_drafts
 from stepwell.engine.backend import Backend
 from stepwell.engine.forks import make_fork
 from stepwell.engine.repair_drafts import Draft, locate
-from stepwell.engine.repair_plans import RepairPlan, RepairVerb, describe
-from stepwell.engine.skips import NO_RESULT, Skip, fit, rehearse_draft
+from stepwell.engine.repair_plans import Foresight, RepairPlan, RepairVerb, describe
+from stepwell.engine.skips import NO_RESULT, Skip, Skippable, fit, rehearse_draft
 from stepwell.engine.starts import encode_input, input_place
 from stepwell.errors import (
     AlreadyExistsError,
@@ -76,7 +76,7 @@ class Repairs:
 
         def plan(detail: Detail, _: str) -> tuple[Draft, RepairPlan]:
             draft = repair_drafts.rewind(detail, locate(detail, path), self._backend.store.now())
-            return draft, describe("rewind", draft, path, self._warnings(draft))
+            return draft, describe("rewind", draft, path, self._rehearse(draft))
 
         return await self._repair(target, "rewind", plan, by, reason, dry_run=dry_run)
 
@@ -100,7 +100,7 @@ class Repairs:
         def plan(detail: Detail, token: str) -> tuple[Draft, RepairPlan]:
             draft = repair_drafts.go_on(detail, self._backend.store.now())
             spelled = Skip(draft, self._backend.registry, self._backend.codec, token).apply(path, result)
-            return draft, describe("skip", draft, spelled, self._warnings(draft))
+            return draft, describe("skip", draft, spelled, self._rehearse(draft))
 
         return await self._repair(target, "skip", plan, by, reason, dry_run=dry_run)
 
@@ -143,7 +143,8 @@ class Repairs:
                     warnings = ("steps that are kept ran with the old input",)
             if skip is not None:
                 Skip(draft, self._backend.registry, self._backend.codec, token).apply(skip, result)
-            return draft, describe("redrive", draft, from_path, (*warnings, *self._warnings(draft)))
+            seen = self._rehearse(draft)
+            return draft, describe("redrive", draft, from_path, seen._replace(warnings=(*warnings, *seen.warnings)))
 
         return await self._repair(target, "redrive", plan, by, reason, dry_run=dry_run)
 
@@ -172,7 +173,8 @@ class Repairs:
             if input is not UNCHANGED:
                 draft.input = self._edited(detail.run, None, input)
             warnings = ("copied steps ran with the old input",) if draft.input and draft.kept else ()
-            plan = replace(describe("fork", draft, from_path, warnings), fork_id=fork_id, cancelled=(), left=())
+            seen = self._rehearse(draft)._replace(warnings=warnings)
+            plan = replace(describe("fork", draft, from_path, seen), fork_id=fork_id, cancelled=(), left=())
             own_key = None if key is None else normal_key(key)
             fork = make_fork(draft, fork_id, own_key, self._backend.codec, by, redact(reason))
             if dry_run:
@@ -183,6 +185,22 @@ class Repairs:
                     raise AlreadyExistsError(f"run {created.run_id} exists already")
                 return replace(plan, is_applied=True)
         raise self._conflict(target)
+
+    async def list_skippable(self, target: str) -> Skippable:
+        """The steps and waits of a run that `skip` can supply a result for now, each with the type of the result.
+
+        Where the workflow is not registered, types are not known, nor are steps that have not begun.
+        """
+        detail = await self._newest_detail(target)
+        try:
+            _check(detail.run, "skip")
+        except StepwellError as error:
+            return Skippable(detail.run.run_id, (), error.title)
+        draft = repair_drafts.go_on(detail, self._backend.store.now())
+        places = Skip(draft, self._backend.registry, self._backend.codec, "").places()
+        return Skippable(
+            detail.run.run_id, tuple(places), "" if places else "it neither waits nor has failed at a step"
+        )
 
     # --- inside ---
 
@@ -261,19 +279,23 @@ class Repairs:
         )
         return encode_input(self._backend.codec, known, fitting, run.run_id)
 
-    def _warnings(self, draft: Draft) -> tuple[str, ...]:
-        """What a dry replay reports, if the workflow is known here."""
+    def _rehearse(self, draft: Draft) -> Foresight:
+        """What a dry replay shows, if the workflow is known here."""
         run = draft.future()
         known = self._backend.registry.find(f"{run.workflow}@{run.version}")
         if known is None:
-            return ()
+            return Foresight()
         try:
-            problem: StepwellError | None = rehearse_draft(known, draft, self._backend.codec).problem
+            seen = rehearse_draft(known, draft, self._backend.codec)
         except StepwellError as error:
-            problem = error
-        if problem is None:
-            return ()
-        return (f"it would be paused again: {problem.code} {problem.title}",)
+            return Foresight(True, (_paused_again(error),))
+        if seen.problem is not None:
+            return Foresight(True, (_paused_again(seen.problem),))
+        return Foresight(True, (), seen.asks, seen.waits)
+
+
+def _paused_again(problem: StepwellError) -> str:
+    return f"it would be paused again: {problem.code} {problem.title}"
 
 
 def _check(run: Run, verb: RepairVerb) -> None:

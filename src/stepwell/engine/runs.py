@@ -216,6 +216,10 @@ class Runs:
         """Everything stored about one run, in one consistent read. Raises `NotFoundError`."""
         return await self._backend.detail(target)
 
+    async def stored(self, target: str) -> Run:
+        """The row of a run, without its history. Raises `NotFoundError`."""
+        return await self._backend.get(target)
+
     async def history(self, target: str) -> list[EntryView]:
         """Every line of a run's history, in the order of its commits. Raises `NotFoundError`."""
         return entry_views(await self._backend.detail(target), fetch=self._backend.fetch)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from stepwell.advice import Advice, Verb
 from stepwell.clock import Duration, span
 from stepwell.codec.addressed import move_signal
 from stepwell.codec.base import Place
@@ -21,6 +22,7 @@ from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, R
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.primitives.reply import reply_row
 from stepwell.replay.signals import Cancel, Signal, encode_payload, name_of
+from stepwell.stores.base.views import HeldSignal
 
 
 class Signals:
@@ -146,6 +148,13 @@ class Signals:
         of = None if target is None else (await self._backend.get(target)).run_id
         unread = await self._backend.retrying(lambda store: store.views.list_unread(limit=limit, run_id=of))
         return [unread_view(one) for one in unread]
+
+    async def find_undelivered(self, number: int) -> SignalView:
+        """A held or unread signal by its number. Raises `NotFoundError`."""
+        found = await self._backend.retrying(lambda store: store.overviews.find_undelivered(number))
+        if found is None:
+            raise NotFoundError("signal", str(number), fix=Advice(Verb.LIST_SIGNALS))
+        return held_view(found) if isinstance(found, HeldSignal) else unread_view(found)
 
     async def redeliver(self, signals: SignalView | Sequence[SignalView], *, to: str | None = None) -> list[Delivery]:
         """Deliver held or unread signals, in this order: to another run, or to their original target.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from stepwell.advice import Advice, Verb
 from stepwell.codec.base import ANY, Codec, Place, Row
+from stepwell.engine.catalogue import schema_of
 from stepwell.engine.repair_drafts import Draft, places
 from stepwell.errors import InvalidInputError, InvalidMoveError, InvalidOptionError, NotFoundError
 from stepwell.model.amendments import Dropped
 from stepwell.model.entries import Entry
-from stepwell.model.locations import Location, is_undoing, prefixes
+from stepwell.model.locations import Location, format_path, is_undoing, prefixes
 from stepwell.model.records import awaited_record
 from stepwell.model.runs import Run
 from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind, EntryStatus
@@ -22,6 +25,7 @@ from stepwell.replay.headers import pack
 from stepwell.replay.observations import used_by
 from stepwell.replay.registry import Registry
 from stepwell.replay.rehearsals import Asked, Rehearsal, find_next_steps, perform
+from stepwell.replay.signals import Signal
 from stepwell.replay.workflows import Workflow
 
 NO_RESULT: Final = object()
@@ -29,6 +33,26 @@ NO_RESULT: Final = object()
 _CAN_BE_SUPPLIED = frozenset(
     {EntryKind.STEP, EntryKind.CHILD, EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.RECORD, EntryKind.TOPIC}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SkippablePlace:
+    """A step or wait that can be given a result. `schema` is the JSON Schema of that, if it is known."""
+
+    path: str
+    kind: str  # "step", "receive", "sleep", …
+    takes_result: bool
+    schema: Mapping[str, Any] | None
+    names: tuple[str, ...] = ()  # of the signals or the topic that it waits for
+
+
+@dataclass(frozen=True, slots=True)
+class Skippable:
+    """What can be skipped in a run; `why_not` tells why there is nothing."""
+
+    run_id: str
+    places: tuple[SkippablePlace, ...]
+    why_not: str
 
 
 def fit(codec: Codec, value: Any, hint: Any, place: Place) -> Any:
@@ -86,6 +110,36 @@ class Skip:
             if number == len(kinds) - 1:
                 raise InvalidMoveError(f"{text} cannot be skipped", where=text, why=problem)
         raise AssertionError("unreachable")
+
+    def places(self) -> list[SkippablePlace]:
+        """Every place that `apply` accepts, as far as it depends on the place."""
+        draft = self._draft
+        asked = find_next_steps(self.workflow, draft.future(), draft.history(), self._codec) if self.workflow else []
+        names = max((one.names for one in asked), key=len, default=draft.detail.history.names)
+        waits = {one.location: one for one in draft.waits}
+        begun = (*draft.dropped, *waits, *(one.location for one in draft.detail.history.attempts))
+        found: list[SkippablePlace] = []
+        for location in dict.fromkeys((*begun, *(one.location for one in asked))):
+            text = format_path(location, names)
+            if is_undoing(location):
+                continue
+            try:
+                kind = self._kinds(location, text, asked)[0]
+            except InvalidMoveError:
+                continue
+            hint = next((one.hint for one in asked if one.location == location), ANY)
+            wait = waits.get(location)
+            takes_result = kind is not EntryKind.SLEEP
+            schema = self._schema(hint, wait) if takes_result else None
+            found.append(SkippablePlace(text, kind.word, takes_result, schema, () if wait is None else wait.names))
+        return found
+
+    def _schema(self, hint: Any, wait: Wait | None) -> Mapping[str, Any] | None:
+        declared = None if self.workflow is None else self.workflow.mailbox.declared
+        if wait is not None and declared is not None:
+            signal = next((declared[name] for name in wait.names if name in declared), None)
+            hint = signal.hint if isinstance(signal, Signal) else ANY
+        return None if hint is ANY else schema_of(hint)
 
     def _locate(self, path: str, asked: list[Asked]) -> tuple[Location, tuple[str, ...]]:
         wanted, known = path.strip().strip("/"), places(self._draft.detail)

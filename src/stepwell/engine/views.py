@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Final, assert_never
@@ -12,15 +12,17 @@ from stepwell.codec.envelopes import read_plainly
 from stepwell.engine.facts import OMITTED, PAYLOAD
 from stepwell.errors.records import FailureRecord
 from stepwell.model.attributes import Attribute, AttributeValue, read_value, show
-from stepwell.model.entries import Entry, Progress
+from stepwell.model.entries import Attempt, Entry, Progress
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold
 from stepwell.model.locations import ROOT, Location, Names, carried_from, format_path, is_undoing, undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.model.waits import Wait
 from stepwell.replay.headers import unpack
 from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
+from stepwell.stores.base.overviews import Passage, Standing
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, StepProgress, UnreadSignal
 
 _ROLLBACK = undo(ROOT)  # when the rollback began; code did nothing there
@@ -217,6 +219,12 @@ def _time(instant: Instant | None) -> datetime | None:
 Fetch = Callable[[bytes], bytes]  # reads a payload that is stored outside its run; returns any other unchanged
 
 
+BARE: Final = frozenset(
+    {EntryKind.STEP, EntryKind.ONCE, EntryKind.LOOP, EntryKind.UNDO, EntryKind.CHECKPOINT, EntryKind.ITEM}
+)
+"""The kinds of entry whose value is a payload and nothing else."""
+
+
 def as_stored(payload: bytes) -> bytes:
     """Fetch nothing: a payload outside its run is shown as a mark."""
     return payload
@@ -282,7 +290,7 @@ def entry_views(detail: Detail, after: int = 0, fetch: Fetch = as_stored) -> lis
     """The history of a run after a line, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
-    tries = _attempts(detail)
+    tries = _attempts(history.attempts, history.entries)
     return [
         _entry_view(entry, names, undo(entry.location) in undone, tuple(tries.get(entry.location, ())), fetch)
         for entry in history.entries
@@ -338,12 +346,12 @@ def chain_views(details: Iterable[Detail]) -> list[EntryView]:
     return [replace(view, is_undone=True) if (run_id, view.path) in undone else view for run_id, view in found]
 
 
-def _attempts(detail: Detail) -> dict[Location, list[AttemptView]]:
+def _attempts(attempts: Iterable[Attempt], entries: Iterable[Entry]) -> dict[Location, list[AttemptView]]:
     tries: dict[Location, list[AttemptView]] = {}
-    if not detail.history.attempts:
+    if not attempts:
         return tries
-    done = {entry.location for entry in detail.history.entries if entry.status is EntryStatus.DONE}
-    for attempt in detail.history.attempts:
+    done = {entry.location for entry in entries if entry.status is EntryStatus.DONE}
+    for attempt in attempts:
         if attempt.is_beginning or (attempt.is_unknown and attempt.location in done):
             continue
         error = _summary(attempt.failure) if attempt.failure else "started, outcome unknown"
@@ -363,7 +371,7 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
     """The readable part of an entry's value; kinds with a header are stored as header, newline, payloads."""
     match kind:
         case EntryKind.STEP | EntryKind.ONCE | EntryKind.LOOP | EntryKind.UNDO | EntryKind.CHECKPOINT | EntryKind.ITEM:
-            return plain(value, fetch)
+            return plain(value, fetch)  # see `BARE`
         case EntryKind.CHILD | EntryKind.RACE | EntryKind.TOPIC:
             header, payload = unpack(value)
             return [*header, plain(payload, fetch)]
@@ -407,7 +415,23 @@ def _plain_value(attribute: Attribute) -> Any:
 
 def wait_views(detail: Detail) -> list[WaitView]:
     """What a run waits for."""
-    names, tries = detail.history.names, _attempts(detail)
+    history = detail.history
+    return _wait_views(history.names, history.waits, _attempts(history.attempts, history.entries))
+
+
+def standing_views(standing: Standing) -> list[WaitView]:
+    """What a run waits for, from its standing."""
+    return _wait_views(standing.names, standing.waits, _attempts(standing.attempts, ()))
+
+
+def waits_at(names: tuple[str, ...], waits: Iterable[Wait]) -> list[WaitView]:
+    """Waits without the attempts at their places."""
+    return _wait_views(names, waits, {})
+
+
+def _wait_views(
+    names: tuple[str, ...], waits: Iterable[Wait], tries: Mapping[Location, list[AttemptView]]
+) -> list[WaitView]:
     return [
         WaitView(
             format_path(wait.location, names),
@@ -417,5 +441,15 @@ def wait_views(detail: Detail) -> list[WaitView]:
             tuple(tries.get(wait.location, ())),
             wait.where,
         )
-        for wait in detail.history.waits
+        for wait in waits
+    ]
+
+
+def passage_views(passage: Passage, fetch: Fetch = as_stored) -> list[EntryView]:
+    """The lines of a part of a history, in the order of their commits."""
+    undone, tries = frozenset(passage.undone), _attempts(passage.attempts, passage.entries)
+    return [
+        _entry_view(entry, passage.names, entry.location in undone, tuple(tries.get(entry.location, ())), fetch)
+        for entry in passage.entries
+        if entry.location != _ROLLBACK
     ]

@@ -1,4 +1,4 @@
-"""The HTTP API: `stepwell.http.app(engine, access=…)`. Needs the extra `server`."""
+"""The HTTP API and the dashboard: `stepwell.http.app(engine, access=…, dashboard=True)`. Needs the extra `server`."""
 
 from __future__ import annotations
 

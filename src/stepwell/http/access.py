@@ -22,6 +22,7 @@ LOG = logging.getLogger("stepwell.http")
 
 Headers = list[tuple[bytes, bytes]]
 
+PAGE_HEADER = b"x-stepwell-page"
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 _OWN_SITE = (b"same-origin", b"none")
@@ -82,13 +83,34 @@ def values_of(headers: Headers, name: bytes) -> list[bytes]:
     return [value for key, value in headers if key == name]
 
 
+def has_bearer(scope: Mapping[str, Any]) -> bool:
+    """Whether a request has a token in its header, which no browser adds by itself."""
+    return any(value[:7].lower() == b"bearer " for value in values_of(scope["headers"], b"authorization"))
+
+
+def _is_own_page(scope: Mapping[str, Any]) -> bool:
+    """Whether no header says that a page of another site made the request."""
+    headers = scope["headers"]
+    sites, origins = values_of(headers, b"sec-fetch-site"), values_of(headers, b"origin")
+    host = values_of(headers, b"host")[0]
+    return all(site in _OWN_SITE for site in sites) and all(o.partition(b"://")[2] == host for o in origins)
+
+
 class AccessControl:
     """Admits a request or raises. It knows nothing of routes but their permissions."""
 
     def __init__(
-        self, authenticator: Authenticator, hosts: Iterable[str], clock: Clock, *, rate: float, burst: int
+        self,
+        authenticator: Authenticator,
+        hosts: Iterable[str],
+        clock: Clock,
+        *,
+        rate: float,
+        burst: int,
+        takes_tokens: bool,
     ) -> None:
         self._authenticator = authenticator
+        self._takes_tokens = takes_tokens
         self._hosts = frozenset(_plain_host(host) for host in hosts)
         if not self._hosts or "*" in self._hosts:
             raise InvalidOptionError(
@@ -96,7 +118,6 @@ class AccessControl:
                 why="a web page could point its own name at this server and read the answers in a browser",
                 fix='hosts=["api.example.com"], with every name of the server',
             )
-        self._is_bearer = not isinstance(authenticator, LoopbackAccess)
         self._rate, self._burst = rate, burst
         self._buckets = Buckets(clock, rate, burst)
 
@@ -110,17 +131,25 @@ class AccessControl:
                 fix="use a host name that the server was started with, or start it with --allow-host NAME",
             )
 
-    def check_page(self, scope: Mapping[str, Any]) -> None:
+    def check_page(self, scope: Mapping[str, Any], *, has_session: bool) -> None:
         """Raise if a web page of another site made the request, unless a browser would need a secret for it."""
-        if self._is_bearer:
-            return
-        sites, origins = values_of(scope["headers"], b"sec-fetch-site"), values_of(scope["headers"], b"origin")
-        host = values_of(scope["headers"], b"host")[0]
-        if any(site not in _OWN_SITE for site in sites) or any(o.partition(b"://")[2] != host for o in origins):
+        is_secret_needed = self._takes_tokens and not has_session
+        if not is_secret_needed and not _is_own_page(scope):
             raise UntrustedOriginError(
                 "a web page of another site made this request",
-                why="without tokens, any page in a browser on this machine could steer your runs",
-                fix="call the API from a program, or start the server with tokens",
+                why="a browser may add what identifies its user, so any page could steer your runs",
+                fix="call the API from a program, or from a page of this server",
+            )
+
+    def check_form(self, scope: Mapping[str, Any]) -> None:
+        """Raise unless a page of this server made the request. Pages of other sites cannot send its header."""
+        headers = scope["headers"]
+        says_where = values_of(headers, b"sec-fetch-site") or values_of(headers, b"origin")
+        if not (_is_own_page(scope) and says_where and values_of(headers, PAGE_HEADER) == [b"1"]):
+            raise UntrustedOriginError(
+                "this request did not come from a page of this server",
+                why="a session is only for the pages of the dashboard",
+                fix="call the API with `Authorization: Bearer TOKEN`",
             )
 
     def confirm(self, scope: Mapping[str, Any], caller: Caller) -> None:

@@ -15,7 +15,8 @@ from starlette.routing import Match, Route
 
 from stepwell.clock import Clock, SystemClock
 from stepwell.errors import InvalidOptionError, NotFoundError, RequestError, StepwellError, StoreUnavailableError
-from stepwell.http.access import LOOPBACK_HOSTS, AccessControl, Authenticator, BearerAccess
+from stepwell.http.access import LOOPBACK_HOSTS, AccessControl, Authenticator, LoopbackAccess
+from stepwell.http.dashboard import Dashboard, Door
 from stepwell.http.encoding import encode
 from stepwell.http.hooks import Hook, check_form, hooks_by_name
 from stepwell.http.limits import Limits
@@ -26,8 +27,9 @@ from stepwell.http.problems import Problem, Refused, describe, readable
 from stepwell.http.refusals import REFUSALS, Refusals
 from stepwell.http.requests import read_body, read_query, read_raw
 from stepwell.http.roles import Caller, Permission, Role
-from stepwell.http.routes import OPERATIONS
+from stepwell.http.routes import API, OPERATIONS
 from stepwell.http.services import Services
+from stepwell.http.sessions import Sessions, TokenAccess, cookies_of
 from stepwell.http.tokens import Tokens
 from stepwell.ids import SystemIds
 from stepwell.model.ledger import NewAct
@@ -48,6 +50,7 @@ _SAFE_HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_OWN_HEADERS: Final = frozenset(name for name, _ in _SAFE_HEADERS)
 
 
 @dataclass(slots=True)
@@ -69,16 +72,30 @@ class Application:
         hooks: Iterable[Hook],
         limits: Limits,
         clock: Clock,
+        dashboard: Dashboard | None = None,
         operations: Iterable[Operation] = OPERATIONS,
     ) -> None:
         table = tuple(operations)
         check_operations(table)
         self._services = Services(engine, clock, limits, hooks_by_name(hooks))
         self._services.document = describe_api(table)
-        authenticator = BearerAccess(access) if isinstance(access, Tokens) else access
+        self._dashboard = dashboard
+        authenticator: Authenticator
+        if isinstance(access, Tokens):
+            sessions = Sessions(access, lambda: engine.ledger, engine.now, clock)
+            authenticator, self._services.sessions = TokenAccess(access, sessions), sessions
+        else:
+            authenticator = access
         self._refusals = Refusals(clock, limits)
         self._clock = clock
-        self._access = AccessControl(authenticator, hosts, clock, rate=limits.rate, burst=limits.burst)
+        self._access = AccessControl(
+            authenticator,
+            hosts,
+            clock,
+            rate=limits.rate,
+            burst=limits.burst,
+            takes_tokens=self._services.sessions is not None,
+        )
         self._ids = SystemIds(clock)
         self._by_path: dict[str, dict[str, Operation]] = {}
         for each in table:
@@ -112,14 +129,19 @@ class Application:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                own = {name for name, _ in _SAFE_HEADERS}
-                kept = [pair for pair in message["headers"] if pair[0].lower() not in own]
-                message["headers"] = [*kept, *_SAFE_HEADERS, (b"x-request-id", request_id.encode())]
+                kept = [pair for pair in message["headers"] if pair[0].lower() not in _OWN_HEADERS]
+                time = str(self._services.engine.now()).encode()
+                own = [*_SAFE_HEADERS, (b"x-request-id", request_id.encode()), (b"x-stepwell-time", time)]
+                message["headers"] = [*kept, *own]
             await send(message)
 
         request, name, who = Request(scope, receive), "", _Known()
         try:
             self._access.check_host(scope)
+            page = None if self._dashboard is None else self._dashboard.find(scope)
+            if page is not None:
+                await page(scope, receive, send)
+                return
             operation, path = self._find(scope)
             name = operation.name if operation else ""
             response = await self._perform(request, operation, path, request_id, who)
@@ -150,7 +172,7 @@ class Application:
     async def _perform(
         self, request: Request, operation: Operation | None, path: Mapping[str, str], request_id: str, who: _Known
     ) -> Response:
-        self._access.check_page(request.scope)
+        await self._check_page(request.scope, operation)
         began = self._clock.monotonic()
         caller = self._admit(request.scope, operation, who)
         if operation is None:
@@ -168,11 +190,22 @@ class Application:
             call.confirm()
         return response
 
+    async def _check_page(self, scope: Scope, operation: Operation | None) -> None:
+        """Look at the session of a request, if it has one, and at the page that made the request."""
+        sessions, has_session = self._services.sessions, bool(cookies_of(scope))
+        if sessions is not None and has_session:
+            await sessions.refresh(scope)
+        self._access.check_page(scope, has_session=has_session)
+        if operation is None:
+            return
+        if operation.permission is Permission.SIGN_IN or (sessions is not None and has_session and operation.acts):
+            self._access.check_form(scope)
+
     def _admit(self, scope: Scope, operation: Operation | None, who: _Known) -> Caller:
         """The caller. Only authenticated callers learn that an operation does not exist."""
         permission = Permission.READ if operation is None else operation.permission
         match permission:
-            case Permission.PUBLIC | Permission.SIGNED:
+            case Permission.PUBLIC | Permission.SIGNED | Permission.SIGN_IN:
                 return _NOBODY
             case None:
                 raise AssertionError("check_operations rejects operations without a permission")
@@ -203,7 +236,7 @@ class Application:
                 fix="leave it out, or use a UUID",
             )
         body = None if is_signed else read_body(operation, raw, headers.get("content-type", ""), limits)
-        return Call(self._services, caller, request_id, path, query, body, headers, raw)
+        return Call(self._services, caller, request_id, path, query, body, headers, request.scope, raw)
 
     async def _read_signed(self, request: Request, headers: Mapping[str, str]) -> bytes:
         """The body of a message whose signature is not checked yet. All such bodies together have a size limit.
@@ -228,14 +261,14 @@ class Application:
 
     async def _audited(self, operation: Operation, call: Call) -> Response:
         """Do an act between two lines of the audit, so that no act goes unrecorded."""
-        is_signed = operation.permission is Permission.SIGNED
-        if not is_signed:
+        is_known = operation.permission not in (Permission.SIGNED, Permission.SIGN_IN)
+        if is_known:
             await self._note(operation, call, "asked")
         try:
             response = _respond(operation, await operation.handler(call))
         except Exception as error:
-            # An unsigned message leaves no line: strangers could fill the audit.
-            if not is_signed:
+            # A message of a stranger leaves no line: strangers could fill the audit.
+            if is_known:
                 await self._note(operation, call, str(describe(error, call.request_id)[0].status))
             raise
         await self._note(operation, call, str(response.status_code))
@@ -274,7 +307,7 @@ def _unknown(methods: Mapping[str, Operation]) -> Refused:
         allowed = ", ".join(sorted(methods))
         error = RequestError("this path does not take that method", fix=f"use {allowed}")
         return Refused(405, error, {"allow": allowed})
-    error = NotFoundError("path", "", fix="GET /openapi.json lists every path")
+    error = NotFoundError("path", "", fix=f"GET {API}/openapi.json lists every path")
     error.title = "this API has no such path"  # which is not repeated: it may hold a secret
     return Refused(404, error)
 
@@ -302,12 +335,16 @@ def app(
     hooks: Iterable[Hook] = (),
     limits: Limits | None = None,
     clock: Clock | None = None,
+    dashboard: bool = False,
+    environment: str = "",
 ) -> Application:
     """The HTTP API of an engine, as an ASGI application: serve it by itself, or mount it in another.
 
     The engine is opened and closed by the caller. `access` decides who gets in: `Tokens`, a `TokenFile`,
     `LoopbackAccess()` for development, or your own authenticator. It has no default: you must choose. `hosts` are
-    the host names of the server. Raises `InvalidOptionError` if an operation has no permission.
+    the host names of the server. The API is below `/api`. With `dashboard`, every other path is a page of the
+    dashboard, which shows `environment` ("prod", "staging") on each page. Raises `InvalidOptionError` if an operation
+    has no permission.
     """
     if not isinstance(access, Tokens) and not callable(getattr(access, "identify", None)):
         raise InvalidOptionError(
@@ -315,6 +352,7 @@ def app(
             where="access",
             fix="access=TokenFile(path), or LoopbackAccess()",
         )
+    door = Door.TOKEN if isinstance(access, Tokens) else Door.OPEN if isinstance(access, LoopbackAccess) else Door.OTHER
     return Application(
         engine,
         access=access,
@@ -322,4 +360,5 @@ def app(
         hooks=hooks,
         limits=limits or Limits(),
         clock=clock or SystemClock(),
+        dashboard=Dashboard(environment=environment, door=door) if dashboard else None,
     )

@@ -13,6 +13,7 @@ from stepwell.http.operations import NoQuery, Operation
 from stepwell.http.problems import MEDIA as PROBLEM_MEDIA
 from stepwell.http.problems import Problem
 from stepwell.http.roles import Permission
+from stepwell.http.sessions import COOKIE
 
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -54,17 +55,20 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
             "version": version("stepwell"),
             "description": "Durable workflows: start, inspect and control them.",
         },
-        "servers": [{"url": "."}],
+        "servers": [{"url": ".."}],
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+            },
         },
     }
 
 
 def _types_of(operation: Operation) -> list[Any]:
-    kinds = [kind for kind in operation.answers.values() if kind is not None]
+    kinds = [*(kind for kind in operation.answers.values() if kind is not None), *operation.events]
     if operation.body is not None:
         kinds.append(operation.body)
     if operation.query is not NoQuery:
@@ -85,7 +89,7 @@ def _operation(each: Operation, known: dict[str, Any], components: dict[str, Any
             **{str(status): _answer(each, status, kind, known) for status, kind in each.answers.items()},
             **{str(status): _problem(status) for status in _refusals(each)},
         },
-        "security": [{"token": []}] if _needs_token(each) else [],
+        "security": [{"token": []}, {"session": []}] if _needs_token(each) else [],
         "x-permission": str(each.permission),
     }
     if each.body is not None:
@@ -97,7 +101,7 @@ def _operation(each: Operation, known: dict[str, Any], components: dict[str, Any
 
 
 def _needs_token(each: Operation) -> bool:
-    return each.permission not in (Permission.PUBLIC, Permission.SIGNED)
+    return each.permission not in (Permission.PUBLIC, Permission.SIGNED, Permission.SIGN_IN)
 
 
 def _refusals(each: Operation) -> list[int]:
@@ -140,8 +144,8 @@ def _header_parameters(each: Operation) -> list[dict[str, Any]]:
     if each.takes_key:
         text = {"type": "string", "pattern": "^[!-~]{1,200}$"}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": text})
-    if each.name == "follow_run":
-        text = {"type": "string", "pattern": "^[0-9]{1,15}-[0-9a-z]{1,40}$"}
+    if each.event_id:
+        text = {"type": "string", "pattern": each.event_id}
         found.append({"name": "Last-Event-ID", "in": "header", "required": False, "schema": text})
     if each.permission is Permission.SIGNED:
         text = {"type": "string"}

@@ -43,6 +43,7 @@ class Call:
     query: Any
     body: Any
     headers: Mapping[str, str]
+    scope: Mapping[str, Any]
     raw: bytes = b""
     before: str = ""  # for the audit: the status before the act
     after: str = ""
@@ -111,6 +112,8 @@ class Operation:
     body: type[msgspec.Struct] | None = None
     takes_key: bool = False  # an Idempotency-Key
     media: str = "application/json"
+    events: tuple[Any, ...] = ()  # the types whose JSON is in the events of a stream
+    event_id: str = ""  # the form of the header Last-Event-ID, if it is taken
 
     @property
     def acts(self) -> bool:

@@ -21,6 +21,7 @@ class Permission(StrEnum):
 
     PUBLIC = "public"  # no authentication: only the two health checks
     SIGNED = "signed"  # the signature of the message authenticates its sender
+    SIGN_IN = "sign in"  # the token in the body authenticates its sender
     READ = "read"
     STEER = "steer"
     WORK = "work"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_type_hints
+from datetime import datetime
+from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
@@ -10,6 +11,7 @@ from stepwell.advice import in_requests
 from stepwell.engine.causes import Cause
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.facts import FAILURE_FIELDS, Audience, facts_of, failure_facts, shown_fields
+from stepwell.engine.histories import PlaceView, PublishedView, TreeView
 from stepwell.engine.views import (
     AttemptView,
     EntryView,
@@ -64,10 +66,14 @@ class RunBody(_RunViewFields):  # type: ignore[misc]
 
 
 class RunPage(msgspec.Struct):
-    """Runs, newest first; `next` is the cursor of the page after this one."""
+    """Runs, newest first; `next` is the cursor of the page after this one.
+
+    `reasons` tells where each run is and why, if it was asked for.
+    """
 
     runs: list[RunBody]
     next: str | None
+    reasons: list[ReasonBody] | None = None
 
 
 class ProgressBody(fields_of(ProgressView)):  # type: ignore[misc]
@@ -97,31 +103,70 @@ class HistoryPage(msgspec.Struct):
     next: int | None
 
 
+class ReasonBody(msgspec.Struct):
+    """Where a run is, and why, in one line; both are empty for a run that needs no explanation."""
+
+    where: str
+    why: str
+
+
+class PendingSignalBody(msgspec.Struct):
+    """A signal that a run has not received yet. `payload` is a payload."""
+
+    number: int
+    name: str
+    payload: Any
+    sent_at: datetime
+
+
 class ShownRun(msgspec.Struct):
-    """One run with what it waits for and what it has started."""
+    """One run with what it waits for and what it has started: its newest children, at most a hundred.
+
+    `pending` has the oldest signals that it has not received yet, at most a hundred; `pending_signals` are their names.
+    """
 
     run: RunBody
     waits: list[WaitBody]
     progress: list[ProgressBody]
     pending_signals: list[str]
     children: list[RunBody]
+    pending: list[PendingSignalBody]
+    reason: ReasonBody
 
 
-class Node(msgspec.Struct):
-    """A place in a run: its entry, its waits, and the places below it."""
+class Node(fields_of(PlaceView, entry=EntryBody | None, waits=list[WaitBody], progress=ProgressBody | None, below=Any)):  # type: ignore[misc]
+    """A place in a run: its entry, its waits, and the places below it. `count`, `failed` and `retried` are the lines at
+    it and below it; `children` is how many places are directly below, of which `below` may have only some, and `number`
+    is its own number among those beside it. `omitted` is the size of a value that is left out. `open_since` is for a
+    look into the past: it had begun then, and had not ended.
+    """
 
-    name: str
+    below: list[Node]
+
+
+class PublishedBody(fields_of(PublishedView)):  # type: ignore[misc]
+    """What a run has published under a name. `value` is a payload; it is null if `is_known` is false, because it has
+    changed since.
+    """
+
+
+class TreeBody(fields_of(TreeView, run=RunBody, root=Node, published=list[PublishedBody])):  # type: ignore[misc]
+    """A run as a tree of its places, after line `at` of `last`. `is_past` if more was recorded later."""
+
+
+class UndoBody(msgspec.Struct):
+    """A step that can be undone, and what became of its undo."""
+
     path: str
-    entry: EntryBody | None = None
-    waits: list[WaitBody] = []
-    below: list[Node] = []
+    state: Literal["undone", "failed", "not undone", "next", "kept"]
+    failure: FailureBody | None
 
 
-class TreeBody(msgspec.Struct):
-    """A run as a tree of its places."""
+class UndoList(msgspec.Struct):
+    """The steps that can be undone, last in first out: the order of a rollback."""
 
-    run: RunBody
-    root: Node
+    run_id: str
+    undos: list[UndoBody]
 
 
 class CauseBody(fields_of(Cause, next=list[AdviceBody], causes=list[Any])):  # type: ignore[misc]

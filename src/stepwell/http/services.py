@@ -13,6 +13,7 @@ from stepwell.wiring import Engine
 
 if TYPE_CHECKING:
     from stepwell.http.hooks import Hook
+    from stepwell.http.sessions import Sessions
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Services:
     clock: Clock
     limits: Limits
     hooks: Mapping[str, Hook]
+    sessions: Sessions | None = None  # if callers sign in with tokens
     document: dict[str, Any] = field(default_factory=dict)  # the OpenAPI description
     followers: int = 0
     unsigned_bytes: int = 0  # of messages whose signatures are not checked yet

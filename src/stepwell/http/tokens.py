@@ -68,6 +68,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def caller_of(token: Token) -> Caller:
+    """Whoever holds this token."""
+    return Caller(token.name, token.role, token.payloads)
+
+
 class Tokens:
     """A fixed set of tokens."""
 
@@ -80,16 +85,25 @@ class Tokens:
 
     def find(self, text: str) -> Caller | None:
         """The caller with this token; None if the token is unknown, expired or revoked."""
+        token = self.find_token(text)
+        return None if token is None else caller_of(token)
+
+    def find_token(self, text: str) -> Token | None:
+        """What is stored of this token; None if the token is unknown, expired or revoked."""
         parts = text.split("_", 2)
         is_shaped = len(text) <= TOKEN_MAX and len(parts) == 3 and parts[0] == SCHEME
-        found = self._known.get(parts[1]) if is_shaped else None
+        found = self.find_prefix(parts[1]) if is_shaped else None
         # An unknown prefix costs the same comparison as a known one.
         fits = hmac.compare_digest(_digest(text[:TOKEN_MAX]), _NO_DIGEST if found is None else found.digest)
-        if found is None or not fits or found.is_revoked:
+        return found if fits else None
+
+    def find_prefix(self, prefix: str) -> Token | None:
+        """What is stored of the token with this prefix; None if there is none, or if it is expired or revoked."""
+        found = self._known.get(prefix)
+        if found is None or found.is_revoked:
             return None
-        if found.expires_at is not None and to_instant(found.expires_at) <= self._clock.now():
-            return None
-        return Caller(found.name, found.role, found.payloads)
+        is_over = found.expires_at is not None and to_instant(found.expires_at) <= self._clock.now()
+        return None if is_over else found
 
 
 class TokenFile(Tokens):
@@ -109,10 +123,10 @@ class TokenFile(Tokens):
             self._known = _by_prefix(read_tokens(path))
             self._stamp = found
 
-    def find(self, text: str) -> Caller | None:
-        """The caller with this token, by the current file."""
+    def find_prefix(self, prefix: str) -> Token | None:
+        """What the current file has of the token with this prefix."""
         self._refresh()
-        return super().find(text)
+        return super().find_prefix(prefix)
 
     def _refresh(self) -> None:
         stamp = _stamp(self._path)

@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
+from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.store import Capabilities, Store
 from stepwell.stores.base.wakeups import Listener, Wakeups
 
 _NOUNS = (
     *("runs", "signals", "events", "outbox", "holds", "ledger", "records", "workers", "transactions", "transfers"),
-    "views",
+    *("views", "overviews"),
 )
 
 Method = Callable[..., Awaitable[Any]]
@@ -43,6 +44,7 @@ class RemoteStore:
         self.transactions: Any
         self.transfers: Any
         self.views: Any
+        self.overviews: Any
         for noun in _NOUNS:
             setattr(self, noun, _RemoteNoun(wire, noun, getattr(store, noun)))
 
@@ -59,6 +61,9 @@ class RemoteStore:
 
     def declare_encrypted(self) -> None:
         self._store.declare_encrypted()
+
+    def diagnosis(self) -> Diagnosis | None:
+        return self._store.diagnosis()
 
     async def open(self) -> None:
         await self._store.open()

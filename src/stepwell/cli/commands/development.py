@@ -13,6 +13,8 @@ from stepwell.cli.settings import DEV_DB, Settings, command
 if TYPE_CHECKING:
     from stepwell.cli.dev.lines import LogFormat
 
+DEMO_APP = "stepwell.cli.dev.seeds.shop:app"
+
 
 @command("dev")
 @click.argument("module", metavar="[APP]", required=False)
@@ -25,10 +27,25 @@ if TYPE_CHECKING:
 )
 @click.option("--fresh", is_flag=True, help=f"Delete {DEV_DB.removeprefix('sqlite:///')} first.")
 @click.option(
+    "--seed",
+    type=click.Choice(["demo"]),
+    help="Fill an empty database with about 200 runs of a shop, and run its code unless APP is named.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Text or JSON lines."
 )
-def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_format: LogFormat) -> None:
-    """Run APP (default: app.py) and show what happens: a worker, the HTTP API, and keys to crash it and skip time.
+@click.option("--no-open", is_flag=True, help="Do not open the dashboard in a browser.")
+def dev(
+    settings: Settings,
+    module: str | None,
+    port: int,
+    fresh: bool,
+    seed: str | None,
+    log_format: LogFormat,
+    no_open: bool,
+) -> None:
+    """Run APP (default: app.py) and show what happens: a worker, the dashboard in your browser, and keys to crash the
+    worker and skip time.
 
     The database is .stepwell/dev.db, unless --db or $STEPWELL_DB names another. That of the App is not used. The server
     listens on 127.0.0.1 only. Saved code is checked against unfinished runs before it is loaded. Other commands in this
@@ -38,6 +55,7 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
     Example:
       stepwell dev
       stepwell dev app.py:app --fresh
+      stepwell dev --seed demo
     """
     import asyncio
 
@@ -51,7 +69,7 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
     if settings.output in ("json", "jsonl"):
         log_format = "json"
     configure(log_format, force=False)
-    name = module or settings.app or "app.py"
+    name = module or (DEMO_APP if seed else settings.app or "app.py")
     parts = split_name(name)
     if parts.is_file and not Path(parts.module).is_file():
         raise NotFoundError(
@@ -63,10 +81,12 @@ def dev(settings: Settings, module: str | None, port: int, fresh: bool, log_form
     try:
         if fresh:
             place.clear(slot)
+        if seed:
+            place.seed()
         printer = Printer(Output(settings), log_format)
 
         async def run() -> None:
-            await Supervisor(DevOptions(name, port), place, slot, printer).run()
+            await Supervisor(DevOptions(name, port, opens=not no_open), place, slot, printer).run()
 
         asyncio.run(run())
     finally:

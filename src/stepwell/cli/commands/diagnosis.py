@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,7 +47,7 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
     if done:
         findings = _examine(settings, out)
     verdict = worst(findings)
-    items = [finding._asdict() for finding in findings]
+    items = [_body(finding) for finding in findings]
     facts = {"db": spell_url(settings.db), "verdict": verdict, "fixed": done}
     if not out.many("stepwell.finding/1", "findings", items, run_ids=[], **facts):
         out.line(_summary(findings))
@@ -56,7 +56,6 @@ def doctor(settings: Settings, strict: bool, fix: bool) -> int:
 
 def _examine(settings: Settings, out: Output) -> list[Finding]:
     from stepwell.addresses import diagnose
-    from stepwell.cli.attention import examine_attention
     from stepwell.cli.client import ask
     from stepwell.cli.dev.clock import environment_of
     from stepwell.stores.base.diagnosis import from_error
@@ -69,7 +68,7 @@ def _examine(settings: Settings, out: Output) -> list[Finding]:
     if any(finding.verdict == "fail" or finding.remedy in _BEFORE_OPENING for finding in findings):
         return findings  # opening the database for commands would change it, or fail
     try:
-        needing = ask(settings, examine_attention)
+        needing = ask(settings, lambda client: client.engine.diagnosis.list_needs())
     except StepwellError as error:
         needing = [from_error("attention", error)]
     for finding in needing:
@@ -119,6 +118,11 @@ def _apply(settings: Settings, remedy: Remedy) -> str:
                 if each.exists():
                     each.chmod(0o600)
             return f"chmod 600 {file}"
+
+
+def _body(finding: Finding) -> dict[str, Any]:
+    advice = [{"verb": one.verb.value, "target": one.target, "command": one.command} for one in finding.advice]
+    return {**finding._asdict(), "advice": advice}
 
 
 def _print(out: Output, finding: Finding) -> None:

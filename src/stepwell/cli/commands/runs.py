@@ -22,7 +22,6 @@ from stepwell.cli.client import Client, ask
 from stepwell.cli.commands.holds import hold_line
 from stepwell.cli.operators import os_user
 from stepwell.cli.output import Column, Output
-from stepwell.cli.reasons import Surroundings, failures_of, needs_waits, origin_of, reason_of, undone_path
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.short_ids import short_ids
 from stepwell.cli.statuses import show_status
@@ -30,13 +29,14 @@ from stepwell.cli.targets import complete_run, get_run_id
 from stepwell.cli.texts import clean, clean_lines, dump_json, duration, moment, shell_word, shorten, wrap
 from stepwell.cli.tree import render_tree
 from stepwell.cli.values import shown_value
+from stepwell.engine.reasons import Surroundings, failures_of, look_around, origin_of, reason_of, undone_path
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepwell.cli.undos import Undo
     from stepwell.engine.saved_views import SavedView
+    from stepwell.engine.undos import Undo
     from stepwell.engine.views import ActView, EntryView, ProgressView, RunView, WaitView
 
 _COLUMNS = (
@@ -147,29 +147,7 @@ async def _read_page(client: Client, wanted: str, limit: int, before: str | None
     total = len(found) if is_whole else await client.count_runs(wanted, limit=_COUNTED_MAX + 1, include_system=show_all)
     is_short = out.is_terminal and not out.is_wide
     short = await short_ids(client.views, [run.run_id for run in runs]) if is_short else {}
-    return Page(runs, following, total, short, await _look_around(client, runs))
-
-
-async def _look_around(client: Client, runs: list[RunView]) -> Surroundings:
-    """What the reasons of these runs depend on."""
-    from stepwell.clock import to_datetime
-    from stepwell.engine.views import hold_view, run_view, wait_views
-    from stepwell.ids import RunId
-
-    now, waits, children = client.store.now(), {}, {}
-    for run in [run for run in runs if needs_waits(run)][:_EXPLAINED_MAX]:
-        detail = await client.views.detail(RunId(run.run_id))
-        if detail is not None:
-            waits[run.run_id] = wait_views(detail)
-            active = [child for child in detail.children if child.ended_at is None]
-            children[run.run_id] = [run_view(child) for child in active[:_CHILDREN_MAX]]
-    served: set[str] = set()
-    held = {}
-    if any(run.status == RunStatus.PENDING for run in runs):
-        workers = await client.views.list_workers()
-        served = served.union(*(worker.definitions for worker in workers if worker.lease_until > now))
-        held = {one.workflow: hold_view(one.hold, one.workflow) for one in await client.store.holds.list_holds()}
-    return Surroundings(to_datetime(now), served, held, waits, children)
+    return Page(runs, following, total, short, await look_around(client.store, runs))
 
 
 def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
@@ -229,7 +207,7 @@ class Seen(NamedTuple):
 
 async def look(client: Client, target: str) -> Seen:
     """Read one run with its history."""
-    from stepwell.cli.undos import undo_stack
+    from stepwell.engine.undos import undo_stack
     from stepwell.engine.views import entry_views, progress_views, run_view, wait_views
 
     detail = client.readable(await client.engine.runs.detail(await get_run_id(client, target)))
@@ -242,7 +220,7 @@ async def look(client: Client, target: str) -> Seen:
         [signal.name for signal in detail.signals],
         [run_view(child) for child in detail.children],
         progress_views(detail, fetch),
-        undo_stack(detail, run, entries),
+        undo_stack(run, detail.run.undo_floor, detail.history.names, detail.history.entries),
     )
 
 

@@ -1,4 +1,4 @@
-"""`stepwell serve`: the HTTP API."""
+"""`stepwell serve`: the dashboard and the HTTP API."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ _letting_in = tokens_option(
     "--connections-max", metavar="N", type=click.IntRange(1, 100_000), help="How many connections are open at once."
 )
 @click.option("--embedded", is_flag=True, help="Also execute the workflows of APP in this process.")
+@click.option("--environment", metavar="NAME", default="", help="What every page of the dashboard shows, such as prod.")
 def serve(
     settings: Settings,
     module: str | None,
@@ -61,8 +62,10 @@ def serve(
     allow_http: bool,
     connections_max: int | None,
     embedded: bool,
+    environment: str,
 ) -> None:
-    """Serve the HTTP API. With APP it knows the types of your workflows, and reads encrypted values.
+    """Serve the dashboard, and the HTTP API below /api. With APP it knows the types of your workflows, and reads
+    encrypted values.
 
     An address that is not loopback needs tokens, and a certificate. With a proxy in front that speaks TLS, use
     --allow-http instead of a certificate. The secret of a hook is in the environment variable STEPWELL_HOOK_NAME. While
@@ -90,7 +93,7 @@ def serve(
     webhooks = [_hook(spec) for spec in hooks]
     listener = _listen(host, port)
     with listener:
-        options = _ServerOptions(access, tls, names, webhooks, connections_max, is_worker=embedded)
+        options = _ServerOptions(access, tls, names, webhooks, connections_max, environment, is_worker=embedded)
         asyncio.run(_serve(settings, described, listener, options))
 
 
@@ -179,13 +182,14 @@ def _tls(host: str, certificate: str | None, key: str | None, allow_http: bool) 
 
 
 class _ServerOptions(NamedTuple):
-    """How the API is served."""
+    """How the dashboard and the API are served."""
 
     access: Tokens | Authenticator
     tls: ssl.SSLContext | None
     names: Sequence[str]
     hooks: list[Hook]
     connections_max: int | None
+    environment: str
     is_worker: bool
 
 
@@ -208,7 +212,14 @@ async def _serve(settings: Settings, described: App, listener: socket.socket, op
     limits = ServerLimits() if options.connections_max is None else ServerLimits(connections=options.connections_max)
     async with Engine(served, worker=options.is_worker, environment=environment) as engine:
         hosts = [*LOOPBACK_HOSTS, *options.names]
-        application: Application = app(engine, access=options.access, hosts=hosts, hooks=options.hooks)
+        application: Application = app(
+            engine,
+            access=options.access,
+            hosts=hosts,
+            hooks=options.hooks,
+            dashboard=True,
+            environment=options.environment,
+        )
         server = make_server(application, grace_seconds=5, limits=limits, tls=options.tls)
         _banner(settings, listener, options, described)
         await server.serve(sockets=[listener])

@@ -13,10 +13,9 @@ from stepwell.cli.settings import Settings, command
 from stepwell.cli.texts import clean, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stepwell.check.versions import PatchUse, VersionUse
+    from stepwell.check.versions import PatchUse
     from stepwell.clock import Instant
+    from stepwell.engine.versions import VersionUse
 
 _VERSIONS = (
     Column("WORKFLOW", is_fixed=True),
@@ -62,7 +61,7 @@ def versions(settings: Settings, workflow: str | None, patches: bool) -> None:
     with Bars(out) as bars:
         uses, gates = ask(settings, lambda client: _read(client, bars, workflow, patches))
     body = {
-        "versions": [_version_body(use, _why_not(use, uses)) for use in uses],
+        "versions": [_version_body(use, use.why_not(uses)) for use in uses],
         "patches": [{**use._asdict(), "safe_to_delete": use.may_delete} for use in gates],
     }
     if out.format != "table":
@@ -71,7 +70,7 @@ def versions(settings: Settings, workflow: str | None, patches: bool) -> None:
     if not uses:
         out.note("This database knows no workflow: it has neither runs nor workers.")
         return
-    out.table(_VERSIONS, [_version_row(use, _why_not(use, uses)) for use in uses])
+    out.table(_VERSIONS, [_version_row(use, use.why_not(uses)) for use in uses])
     if gates:
         out.line("")
         out.table(_PATCHES, [_patch_row(use) for use in gates])
@@ -81,7 +80,8 @@ async def _read(
     client: Client, bars: Bars, workflow: str | None, patches: bool
 ) -> tuple[list[VersionUse], list[PatchUse]]:
     from stepwell.check.inflight import Code
-    from stepwell.check.versions import NEEDING, patch_uses, version_uses
+    from stepwell.check.versions import NEEDING, patch_uses
+    from stepwell.engine.versions import version_uses
     from stepwell.errors import UnknownWorkflowError
     from stepwell.nearest import nearest
 
@@ -120,22 +120,6 @@ def _version_body(use: VersionUse, why_not: str) -> dict[str, Any]:
         "safe_to_retire": not why_not,
         "reason": why_not,
     }
-
-
-def _why_not(use: VersionUse, uses: Sequence[VersionUse]) -> str:
-    """Why the code of a version has to stay; empty if it can be deleted."""
-    newest = max(other.version for other in uses if other.workflow == use.workflow)
-    if use.is_unserved:
-        return f"{_runs(use.live)} not ended, and no live worker has version {use.version}"
-    if use.live:
-        return f"{_runs(use.live)} not ended"
-    if use.redrivable:
-        return f"{use.redrivable} failed {'run' if use.redrivable == 1 else 'runs'} could be retried"
-    return "it is the newest version: new runs use it" if use.version == newest else ""
-
-
-def _runs(count: int) -> str:
-    return "1 run has" if count == 1 else f"{count:,} runs have"
 
 
 def _version_row(use: VersionUse, why_not: str) -> list[str]:

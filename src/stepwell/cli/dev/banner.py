@@ -20,11 +20,13 @@ def banner(facts: dict[str, Any], *, has_keys: bool) -> Iterator[str]:
         other = " at ".join(part for part in (facts["joins"].get("worker"), facts["joins"].get("url")) if part)
         yield f"  Joined      {other or 'another'} has this database open; this one adds a worker"
     if facts["url"] is None:
-        yield '  API         not installed: pip install "stepwell[server]"'
+        yield '  Dashboard   not installed: pip install "stepwell[server]"'
     else:
         is_moved = urlsplit(facts["url"]).port != facts["port_asked"]
-        note = f"(port {facts['port_asked']} is taken)" if is_moved else "runs at /runs, described at /openapi.json"
-        yield f"  API         {facts['url']}  {note}"
+        opened = "opened in your browser; --no-open to stop that" if facts["is_opened"] else "o opens it"
+        notes = [f"port {facts['port_asked']} is taken"] * is_moved + [opened] * has_keys
+        yield f"  Dashboard   {facts['url']}" + (f"  ({'; '.join(notes)})" if notes else "")
+        yield f"  API         {facts['url']}/api/"
     yield f"  Workflows   {' · '.join(facts['workflows']) or 'none'}"
     yield (
         f"  Worker      {facts['worker']} · pid {facts['pid']}" if facts["pid"] else f"  Worker      {facts['worker']}"

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import IO, Any, Final
 
+import msgspec
+
 from stepwell.app import App
 from stepwell.cli.dev.clock import SkippedClock, skipping_environment
 from stepwell.cli.dev.outlines import outline
@@ -21,6 +23,7 @@ from stepwell.cli.dev.samples import sample_start
 from stepwell.cli.dev.sources import Module, load_kept_app, loaded_modules
 from stepwell.clock import Span
 from stepwell.config import WorkerSettings
+from stepwell.engine.catalogue import describe_workflow
 from stepwell.environment import start_watcher
 from stepwell.replay.bodies import Body
 from stepwell.setting_sources import read_settings
@@ -162,6 +165,7 @@ def main() -> int:
         workflows=[f"{each.name} v{each.version}" for each in workflows],
         definitions=[each.definition for each in workflows],
         samples=[sample_start(each) for each in workflows],
+        catalogue=[msgspec.to_builtins(describe_workflow(each), enc_hook=str) for each in workflows],
         outline=outline(workflows, {module.file: module.source for module in kept}),
         modules=loaded_modules(told["app"], kept),
     )

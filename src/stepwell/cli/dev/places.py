@@ -109,9 +109,39 @@ class Place:
             raise InvalidOptionError(
                 "another stepwell dev has this database open", where="--fresh", fix="stop it first"
             )
-        for suffix in ("", "-wal", "-shm"):
-            self.database.with_name(f"{self.database.name}{suffix}").unlink(missing_ok=True)
-        clock_file(self.database).unlink(missing_ok=True)
+        self.clear_files()
+
+    def seed(self) -> None:
+        """Fill the database with the demonstration. Raises unless it is a file that does not exist yet."""
+        from stepwell.cli.dev.seeds import seed_demo
+        from stepwell.clock import SystemClock
+
+        if self.database is None:
+            raise InvalidOptionError(
+                "--seed fills a file only",
+                where="--db",
+                why="it writes a past, and the clock of a server has only the present",
+                fix="leave --db out, or name a SQLite file that does not exist yet",
+            )
+        if self.database.exists():
+            raise InvalidOptionError(
+                f"{self.database} has runs already, or had",
+                where="--seed",
+                why="the past of the demonstration cannot come after them",
+                fix="stepwell dev --fresh --seed demo, or name another file: --db sqlite:///demo.db",
+            )
+        try:
+            seed_demo(self.database, SystemClock().now())
+        except BaseException:
+            self.clear_files()
+            raise
+
+    def clear_files(self) -> None:
+        """Delete the files of the database."""
+        if self.database is not None:
+            for suffix in ("", "-wal", "-shm"):
+                self.database.with_name(f"{self.database.name}{suffix}").unlink(missing_ok=True)
+            clock_file(self.database).unlink(missing_ok=True)
 
     def _slot_file(self, number: int) -> Path:
         return self._folder / f"{self._stem}.slot-{number}"

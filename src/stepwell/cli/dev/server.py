@@ -1,4 +1,4 @@
-"""The HTTP API of `stepwell dev`, on a loopback address only."""
+"""The dashboard and the HTTP API of `stepwell dev`, on a loopback address only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class Api:
-    """Serves the API of one engine until it is stopped."""
+    """Serves the dashboard and the API of one engine until it is stopped."""
 
     def __init__(self, engine: Engine, listener: socket.socket) -> None:
         from stepwell.http import LoopbackAccess, app
@@ -52,7 +52,8 @@ class Api:
 
         self._listener = listener
         # The supervisor decides what Ctrl-C means.
-        self._server = make_server(app(engine, access=LoopbackAccess()), grace_seconds=1, takes_signals=False)
+        served = app(engine, access=LoopbackAccess(), dashboard=True, environment="dev")
+        self._server = make_server(served, grace_seconds=1, takes_signals=False)
 
     @property
     def url(self) -> str:

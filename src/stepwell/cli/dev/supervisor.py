@@ -6,12 +6,14 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from stepwell.addresses import open_store, spell_url
 from stepwell.app import App, reading_codec
 from stepwell.cli.dev import reloads
 from stepwell.cli.dev.banner import banner
+from stepwell.cli.dev.browser import can_open, open_page
 from stepwell.cli.dev.clock import SkippedClock, read_skipped, skipping_environment, write_skipped
 from stepwell.cli.dev.feed import Feed, name_of
 from stepwell.cli.dev.keys import Keys
@@ -39,6 +41,7 @@ class DevOptions(NamedTuple):
 
     app: str
     port: int
+    opens: bool = True  # the dashboard in a browser
 
 
 class Supervisor:
@@ -58,6 +61,8 @@ class Supervisor:
         first = {"db": place.url, "name": slot.worker}
         executor = self._environment.executor
         self._worker = WorkerSupervisor(options.app, first, self._clock, executor, self._tell, self._replace_worker)
+        self._worker.on_code = self._learn
+        self._served = self._engine  # the engine of the API
         self._acts: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
@@ -87,9 +92,14 @@ class Supervisor:
         unfinished = await self._feed.begin()
         await self._worker.start()
         if listener is not None:
-            self._api = Api(self._engine_with_codec(), listener)
+            self._served = self._engine_with_codec()
+            self._learn()
+            self._api = Api(self._served, listener)
             serving = spawn(self._api.serve(), name="stepwell-dev-api")
-        self._greet([name_of(run_view(detail.run)) for detail in unfinished])
+        is_opened = self._options.opens and self._has_keys and self._api is not None and can_open()
+        self._greet([name_of(run_view(detail.run)) for detail in unfinished], is_opened=is_opened)
+        if is_opened:
+            self._acts.put_nowait(self._show_dashboard)
         loops = [
             spawn(self._feed_loop(), name="stepwell-dev-feed"),
             spawn(self._watch_loop(), name="stepwell-dev-files"),
@@ -106,6 +116,10 @@ class Supervisor:
         if self._api is not None and serving is not None:
             self._api.stop()
             await asyncio.gather(serving, return_exceptions=True)
+
+    def _learn(self) -> None:
+        """Let the API tell what the code of the worker is like: that code is not loaded here."""
+        self._served.versions.learn(self._worker.code.catalogue)
 
     def _engine_with_codec(self) -> Engine:
         """The engine of the API: it must read and write values as the worker does.
@@ -230,7 +244,7 @@ class Supervisor:
             "  f  make the next step fail, once",
             "  p  pause or resume the worker",
             "  s  load saved code that was held back; runs that do not fit it are paused",
-            "  o  open the runs in a browser",
+            "  o  open the dashboard in a browser",
             "  q  quit",
         )
 
@@ -389,20 +403,22 @@ class Supervisor:
 
     async def _open(self) -> None:
         if self._api is None:
-            return self._say('The API is not installed: pip install "stepwell[server]"')
-        url = f"{self._api.url}/runs"
-        self._say(f"[o] {url}")
-        import webbrowser
+            return self._say('The dashboard is not installed: pip install "stepwell[server]"')
+        self._say(f"[o] {self._api.url}")
+        await self._show_dashboard()
 
-        await self._environment.executor.call_blocking(lambda: webbrowser.open(url))
+    async def _show_dashboard(self) -> None:
+        if self._api is not None and can_open():
+            await self._environment.executor.call_blocking(partial(open_page, self._api.url))
 
-    def _greet(self, unfinished: list[str]) -> None:
+    def _greet(self, unfinished: list[str], *, is_opened: bool) -> None:
         code = self._worker.code
         facts: dict[str, Any] = {
             "app": self._options.app,
             "db": self._shown_db(),
             "url": self._api.url if self._api else None,
             "port_asked": self._options.port,
+            "is_opened": is_opened,
             "workflows": list(code.workflows),
             "sample": code.samples[0] if code.samples else None,
             "worker": self._slot.worker,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from stepwell.cli.dev.clock import SkippedClock
 from stepwell.cli.dev.outlines import Outline
 from stepwell.cli.dev.processes import WorkerProcess
@@ -15,6 +17,7 @@ from stepwell.cli.dev.recovery import Bodies
 from stepwell.cli.dev.reloads import Change, Watch
 from stepwell.cli.dev.sources import Module
 from stepwell.cli.modules import split_name
+from stepwell.engine.catalogue import WorkflowFacts
 from stepwell.environment import Executor
 
 _LOAD_SECONDS: Final = 120.0  # for the author's imports
@@ -34,6 +37,7 @@ class Code:
     modules: Sequence[Module] = ()
     outline: Outline | None = None
     has_codec: bool = False  # its App has a codec or offloads values
+    catalogue: Sequence[WorkflowFacts] = ()
 
 
 class WorkerSupervisor:
@@ -55,6 +59,7 @@ class WorkerSupervisor:
         self.error: dict[str, Any] | None = None  # why the worker could not start
         self.is_paused = False
         self.is_ending = False
+        self.on_code: Callable[[], None] = lambda: None  # called when a worker has loaded its code
         self._app = app
         self._first = first
         self._clock = clock
@@ -141,8 +146,15 @@ class WorkerSupervisor:
                 outline = {name: [(kind, one) for kind, one in each] for name, each in said["outline"].items()}
                 modules = [Module(*each) for each in said["modules"]]
                 self.code = Code(
-                    said["workflows"], said["definitions"], said["samples"], modules, outline, said["has_codec"]
+                    said["workflows"],
+                    said["definitions"],
+                    said["samples"],
+                    modules,
+                    outline,
+                    said["has_codec"],
+                    msgspec.convert(said["catalogue"], list[WorkflowFacts]),
                 )
+                self.on_code()
             case "broken":
                 self.error = said["error"]
             case _:

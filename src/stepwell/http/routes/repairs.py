@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -13,9 +13,11 @@ from stepwell.engine.repairs import UNCHANGED
 from stepwell.engine.skips import NO_RESULT
 from stepwell.http.acts import ActedBody, act
 from stepwell.http.fields import KeyText, Text
-from stepwell.http.operations import Call, Reply, steer
+from stepwell.http.operations import Call, Reply, look, steer
 from stepwell.model.states import RunStatus
 from stepwell.wiring import Engine
+
+_LISTED_MAX: Final = 500  # paths in one list
 
 PathText = Annotated[str, Meta(min_length=1, max_length=2_000)]
 
@@ -60,7 +62,12 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RepairBody(msgspec.Struct):
-    """What a repair does, or would do, and the status of the run now."""
+    """What a repair does, or would do, and the status of the run now.
+
+    Of `kept` and `dropped`, the last and the first 500 paths are listed; `kept_count` and `dropped_count` are all. If
+    this server knows the code, `is_rehearsed` is true, and a dry replay has shown the steps that run first
+    (`following`) and the places where the run waits (`waits`).
+    """
 
     run_id: str
     verb: str
@@ -79,6 +86,29 @@ class RepairBody(msgspec.Struct):
     left: list[str]
     retried: list[str]
     warnings: list[str]
+    kept_count: int
+    dropped_count: int
+    is_rehearsed: bool
+    following: list[str]
+    waits: list[str]
+
+
+class SkippableBody(msgspec.Struct):
+    """A step or wait that can be given a result. `schema` is the JSON Schema of that, if it is known here."""
+
+    path: str
+    kind: str
+    takes_result: bool
+    schema: dict[str, Any] | None
+    names: list[str]
+
+
+class SkippableList(msgspec.Struct):
+    """What can be skipped in a run now; `why_not` tells why there is nothing."""
+
+    run_id: str
+    places: list[SkippableBody]
+    why_not: str
 
 
 async def _repair(call: Call, do: Callable[[Engine, str], Awaitable[RepairPlan]]) -> Reply:
@@ -97,8 +127,8 @@ async def _repair(call: Call, do: Callable[[Engine, str], Awaitable[RepairPlan]]
             plan.new_version,
             plan.has_new_input,
             plan.fork_id if plan.is_applied else None,
-            list(plan.kept),
-            list(plan.dropped),
+            list(plan.kept[-_LISTED_MAX:]),
+            list(plan.dropped[:_LISTED_MAX]),
             list(plan.undone),
             list(plan.not_undone),
             list(plan.supplied),
@@ -106,6 +136,11 @@ async def _repair(call: Call, do: Callable[[Engine, str], Awaitable[RepairPlan]]
             list(plan.left),
             list(plan.retried),
             list(plan.warnings),
+            len(plan.kept),
+            len(plan.dropped),
+            plan.is_rehearsed,
+            list(plan.following[:_LISTED_MAX]),
+            list(plan.waits[:_LISTED_MAX]),
         )
     )
 
@@ -177,7 +212,26 @@ async def resume_rollback(call: Call) -> Reply:
     )
 
 
+async def list_skippable(call: Call) -> Reply:
+    """The steps and waits of a run that can be skipped now."""
+    found = await call.services.engine.repairs.list_skippable(call.path["run"])
+    places = [
+        SkippableBody(
+            one.path, one.kind, one.takes_result, None if one.schema is None else dict(one.schema), list(one.names)
+        )
+        for one in found.places
+    ]
+    return Reply(SkippableList(found.run_id, places, found.why_not))
+
+
 OPERATIONS = (
+    look(
+        "/runs/{run}/skippable",
+        "list_skippable",
+        list_skippable,
+        "What can be skipped in a run, and the type of its result",
+        {200: SkippableList},
+    ),
     steer("/runs/{run}/retry", "retry_run", retry, "Continue a failed run", ActedBody),
     steer(
         "/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Resume an incomplete rollback", ActedBody

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from stepwell.engine.views import EntryView, WaitView, entry_views, progress_views, run_view, wait_views
 from stepwell.errors import (
     NotFoundError,
     RequestError,
@@ -24,16 +24,12 @@ from stepwell.http.fields import Limit, Name, Text
 from stepwell.http.limits import WAIT_MAX_SECONDS
 from stepwell.http.operations import Call, FilterText, Reply, look, steer
 from stepwell.http.schemas import (
-    EntryBody,
-    HistoryPage,
-    Node,
+    PendingSignalBody,
+    ReasonBody,
     ResultBody,
     RunPage,
     ShownRun,
-    TreeBody,
-    WaitBody,
     WhyBody,
-    entry_body,
     failure_body,
     progress_body,
     run_body,
@@ -61,13 +57,8 @@ class RunsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     limit: Limit = 50
     cursor: Cursor | None = None
     system: bool = False  # also the runs of stepwell's own workflows
-
-
-class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Lines after a number."""
-
-    limit: Limit = 100
-    after: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
+    reasons: bool = False  # also where each run is, and why
+    payloads: bool = True  # also inputs and outputs
 
 
 class ResultQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -122,63 +113,28 @@ async def list_runs(call: Call) -> Reply:
     found = await engine.runs.list(where, limit=query.limit + 1, before=before, include_system=query.system)
     page = found[: query.limit]
     following = write_cursor(page[-1].run_id) if len(found) > len(page) else None
-    return Reply(RunPage([run_body(call, run) for run in page], following))
+    reasons = None
+    if query.reasons:
+        reasons = [ReasonBody(*one) for one in await engine.overviews.reasons(page)]
+    shown = page if query.payloads else [replace(run, input=None, output=None) for run in page]
+    return Reply(RunPage([run_body(call, run) for run in shown], following, reasons))
 
 
 async def show_run(call: Call) -> Reply:
     """One run with what it waits for and what it started."""
     engine = call.services.engine
-    detail = await engine.runs.detail(call.path["run"])
+    found = await engine.overviews.stand(call.path["run"])
     return Reply(
         ShownRun(
-            run_body(call, run_view(detail.run, fetch=engine.runs.fetch)),
-            [wait_body(call, wait) for wait in wait_views(detail)],
-            [progress_body(call, one) for one in progress_views(detail, engine.runs.fetch)],
-            [signal.name for signal in detail.signals],
-            [run_body(call, run_view(child)) for child in detail.children],
+            run_body(call, found.run),
+            [wait_body(call, wait) for wait in found.waits],
+            [progress_body(call, one) for one in found.progress],
+            [signal.name for signal in found.signals],
+            [run_body(call, child) for child in found.children],
+            [PendingSignalBody(one.number, one.name, call.show(one.payload), one.sent_at) for one in found.signals],
+            ReasonBody(*found.reason),
         )
     )
-
-
-async def show_history(call: Call) -> Reply:
-    """What is recorded of a run, line by line."""
-    query: HistoryQuery = call.query
-    detail = await call.services.engine.runs.detail(call.path["run"])
-    found = entry_views(detail, query.after, call.services.engine.runs.fetch)
-    page = found[: query.limit]
-    following = page[-1].seq if len(found) > len(page) else None
-    return Reply(HistoryPage(detail.run.run_id, [entry_body(call, entry) for entry in page], following))
-
-
-async def show_tree(call: Call) -> Reply:
-    """The history of a run as a tree."""
-    engine = call.services.engine
-    detail = await engine.runs.detail(call.path["run"])
-    entries = entry_views(detail, fetch=engine.runs.fetch)
-    root = grow(entries, wait_views(detail), lambda entry: entry_body(call, entry), lambda wait: wait_body(call, wait))
-    return Reply(TreeBody(run_body(call, run_view(detail.run, fetch=engine.runs.fetch)), root))
-
-
-def grow(entries: list[EntryView], waits: list[WaitView], entry_of: Any, wait_of: Any) -> Node:
-    """The tree of entries and waits, in the order of the first entry below each place."""
-    root = Node("", "")
-    places: dict[str, Node] = {"": root}
-
-    def place(path: str) -> Node:
-        found = places.get(path)
-        if found is None:
-            above, _, name = path.rpartition("/")
-            found = places[path] = Node(name, path)
-            place(above).below.append(found)
-        return found
-
-    for entry in entries:
-        body: EntryBody = entry_of(entry)
-        place(entry.path).entry = body
-    for wait in waits:
-        body_of_wait: WaitBody = wait_of(wait)
-        place(wait.path).waits.append(body_of_wait)
-    return root
 
 
 async def why(call: Call) -> Reply:
@@ -229,15 +185,6 @@ async def cancel(call: Call) -> Reply:
 OPERATIONS = (
     look("/runs", "list_runs", list_runs, "Runs, newest first", {200: RunPage}, query=RunsQuery),
     look("/runs/{run}", "show_run", show_run, "One run, with its waits and children", {200: ShownRun}),
-    look(
-        "/runs/{run}/history",
-        "show_history",
-        show_history,
-        "What is recorded of a run",
-        {200: HistoryPage},
-        query=HistoryQuery,
-    ),
-    look("/runs/{run}/tree", "show_tree", show_tree, "A run as a tree of its places", {200: TreeBody}),
     look("/runs/{run}/why", "explain_run", why, "Why a run is where it is", {200: WhyBody}),
     look(
         "/runs/{run}/result",

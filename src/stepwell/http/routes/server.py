@@ -27,7 +27,7 @@ class HealthBody(msgspec.Struct):
     status: str
 
 
-# Relative to this path, because the application may be mounted below another one.
+# Relative to the path of the index, because the application may be mounted below another one.
 _LINKS: Final = {
     "openapi": "openapi.json",
     "runs": "runs",
@@ -36,8 +36,8 @@ _LINKS: Final = {
     "bulks": "bulks",
     "holds": "holds",
     "metrics": "metrics",
-    "health": "healthz",
-    "ready": "readyz",
+    "health": "../healthz",
+    "ready": "../readyz",
 }
 
 

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepwell.errors import RequestError
 from stepwell.http.fields import KeyText, Limit, Name
 from stepwell.http.idempotency import reserve
-from stepwell.http.operations import Call, Operation, Reply, look
+from stepwell.http.operations import Call, Operation, Reply, look, steer
 from stepwell.http.roles import Permission
 from stepwell.http.schemas import SignalPage, signal_body
 from stepwell.model.signals import Delivery
@@ -41,6 +42,12 @@ class UnreadQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     run: KeyText | None = None
     limit: Limit = 100
+
+
+class RedeliverBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """To which run, by id or key; to its own target, if that is left out."""
+
+    to: KeyText | None = None
 
 
 async def signal(call: Call) -> Reply:
@@ -75,6 +82,18 @@ async def list_unread(call: Call) -> Reply:
     return Reply(SignalPage([signal_body(call, one) for one in found]))
 
 
+async def redeliver(call: Call) -> Reply:
+    """Deliver a held or unread signal, to its own target or to another run."""
+    text = call.path["number"]
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise RequestError("this is not the number of a signal", where="number", fix="give its number, such as 7")
+    signals = call.services.engine.signals
+    found = await signals.find_undelivered(int(text))
+    [delivery] = await signals.redeliver(found, to=call.body.to)
+    call.after = delivery.value
+    return Reply(DeliveryBody(delivery))
+
+
 OPERATIONS = (
     Operation(
         method="POST",
@@ -102,5 +121,13 @@ OPERATIONS = (
         "Signals that runs left unread",
         {200: SignalPage},
         query=UnreadQuery,
+    ),
+    steer(
+        "/signals/{number}/redeliver",
+        "redeliver_signal",
+        redeliver,
+        "Deliver a signal that no run has read; `missing` if its target has no active run",
+        DeliveryBody,
+        RedeliverBody,
     ),
 )

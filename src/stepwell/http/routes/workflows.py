@@ -1,18 +1,21 @@
-"""Operations on workflows: what can be started, and with which input."""
+"""Operations on workflows: what can be started, with which input, and how it goes."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from stepwell.codec.base import Place
-from stepwell.codec.plans import plan_for
-from stepwell.errors import NotFoundError, StepwellError
+from stepwell.clock import to_datetime
+from stepwell.engine.catalogue import WorkflowFacts
+from stepwell.engine.versions import VersionUse
+from stepwell.errors import NotFoundError
 from stepwell.http.operations import Call, Reply, look
+from stepwell.http.routes.overviews import HealthBody, health_body
+from stepwell.http.schemas import HoldBody
+from stepwell.model.states import RunStatus
 from stepwell.nearest import nearest
-from stepwell.replay.signals import Signal
-from stepwell.replay.workflows import Workflow
 
 
 class SignalType(msgspec.Struct):
@@ -23,7 +26,10 @@ class SignalType(msgspec.Struct):
 
 
 class WorkflowBody(msgspec.Struct):
-    """One version of a workflow. It has no schemas if this server knows it only from the store."""
+    """One version of a workflow. It has no schemas if this server knows it only from the store.
+
+    `sample` is an input that fits, to begin with; `source` is the file and the line of its code.
+    """
 
     name: str
     version: int
@@ -34,6 +40,9 @@ class WorkflowBody(msgspec.Struct):
     output: dict[str, Any] | None
     signals: list[SignalType] | None
     summary: str
+    needs_input: bool | None = None
+    sample: Any = None
+    source: str = ""
 
 
 class WorkflowList(msgspec.Struct):
@@ -42,24 +51,89 @@ class WorkflowList(msgspec.Struct):
     workflows: list[WorkflowBody]
 
 
+class VersionBody(msgspec.Struct):
+    """How many runs and workers use a version. `reason` tells why its code has to stay; empty if it may go."""
+
+    workflow: str
+    version: int
+    live: int
+    waiting: int
+    redrivable: int
+    runs: dict[str, int]
+    served_by: list[str]
+    last_at: datetime | None
+    is_unserved: bool
+    may_retire: bool
+    reason: str
+
+
+class VersionList(msgspec.Struct):
+    """Every version that a run or a live worker names, by workflow, the newest first."""
+
+    versions: list[VersionBody]
+
+
+class WorkflowDetail(msgspec.Struct):
+    """One workflow: its versions, newest first, with their use; how its latest runs went; and who paused it, if so."""
+
+    workflows: list[WorkflowBody]
+    versions: list[VersionBody]
+    health: HealthBody
+    hold: HoldBody | None
+
+
 async def list_workflows(call: Call) -> Reply:
     """Every workflow with the schemas of its input, its result and its signals."""
     return Reply(WorkflowList(await _workflows(call)))
 
 
 async def show_workflow(call: Call) -> Reply:
-    """One workflow in all its versions."""
-    name = call.path["workflow"]
+    """One workflow in all its versions, and how its latest runs went."""
+    engine, name = call.services.engine, call.path["workflow"]
     everything = await _workflows(call)
     found = [each for each in everything if each.name == name]
     if not found:
         raise NotFoundError("workflow", name, near=nearest(name, [each.name for each in everything]))
-    return Reply(WorkflowList(found))
+    uses = [each for each in await engine.versions.uses() if each.workflow == name]
+    holds = {each.workflow: each for each in await engine.holds.list()}
+    hold = holds.get(name) or holds.get(None)
+    return Reply(
+        WorkflowDetail(
+            found,
+            [version_body(use, uses) for use in uses],
+            health_body(call, await engine.overviews.health(name)),
+            None if hold is None else HoldBody(hold.by, hold.reason, hold.at),
+        )
+    )
+
+
+async def list_versions(call: Call) -> Reply:
+    """Which versions runs and workers use."""
+    uses = await call.services.engine.versions.uses()
+    return Reply(VersionList([version_body(use, uses) for use in uses]))
+
+
+def version_body(use: VersionUse, uses: Any) -> VersionBody:
+    """The use of a version; `uses` has those of the other versions too."""
+    reason = use.why_not(uses)
+    return VersionBody(
+        use.workflow,
+        use.version,
+        use.live,
+        use.waiting,
+        use.redrivable,
+        {RunStatus(status).value: count for status, count in use.runs.items()},
+        list(use.served_by),
+        None if use.last_at is None else to_datetime(use.last_at),
+        use.is_unserved,
+        not reason,
+        reason,
+    )
 
 
 async def _workflows(call: Call) -> list[WorkflowBody]:
     engine = call.services.engine
-    known = {each.definition: _known(each) for each in engine.versions.known}
+    known = {definition: _known(facts) for definition, facts in engine.versions.catalogue.items()}
     for definition in await engine.versions.list():
         name, _, version = definition.rpartition("@")
         known.setdefault(definition, WorkflowBody(name, int(version), False, False, None, None, None, None, ""))
@@ -69,33 +143,22 @@ async def _workflows(call: Call) -> list[WorkflowBody]:
     return sorted(known.values(), key=lambda body: (body.name, -body.version))
 
 
-def _known(workflow: Workflow[Any, Any]) -> WorkflowBody:
-    declared = workflow.mailbox.declared
-    signals = None if declared is None else [_signal_type(name, each) for name, each in declared.items()]
+def _known(facts: WorkflowFacts) -> WorkflowBody:
+    signals = None if facts.signals is None else [SignalType(each.name, each.payload) for each in facts.signals]
     return WorkflowBody(
-        workflow.name,
-        workflow.version,
+        facts.name,
+        facts.version,
         False,
         True,
-        workflow.takes_input,
-        schema_of(workflow.input_hint) if workflow.takes_input else None,
-        schema_of(workflow.output_hint),
+        facts.takes_input,
+        facts.input,
+        facts.output,
         signals,
-        (workflow.__doc__ or "").strip().partition("\n")[0],
+        facts.summary,
+        facts.needs_input,
+        facts.sample,
+        facts.source,
     )
-
-
-def _signal_type(name: str, signal: str | Signal[Any]) -> SignalType:
-    return SignalType(name, schema_of(signal.hint) if isinstance(signal, Signal) else None)
-
-
-def schema_of(hint: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a type; None if it has none."""
-    try:
-        plan_for(hint, Place("", "", "the schema"))
-        return msgspec.json.schema(hint, schema_hook=lambda _: {})
-    except (TypeError, ValueError, StepwellError):
-        return None
 
 
 def versions_of(definitions: list[str]) -> dict[str, list[int]]:
@@ -113,7 +176,8 @@ OPERATIONS = (
         "/workflows/{workflow}",
         "show_workflow",
         show_workflow,
-        "One workflow, newest version first",
-        {200: WorkflowList},
+        "One workflow: its versions, newest first, and how its latest runs went",
+        {200: WorkflowDetail},
     ),
+    look("/versions", "list_versions", list_versions, "Which versions runs and workers use", {200: VersionList}),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from stepwell.advice import Advice, Fix, advice_of, in_commands
 from stepwell.clock import SECOND, Instant, Span, to_datetime
 from stepwell.errors import StepwellError
 from stepwell.model.ledger import Verified
@@ -34,21 +35,29 @@ class Remedy(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What one check found. A finding that is not OK has a reason and a fix."""
+    """What one check found. A finding that is not OK has a reason and a fix.
+
+    `filter` lists the runs that it is about, and `runs` is how many they are, as far as they were counted.
+    """
 
     check: str
     verdict: Verdict
     found: str
     why: str = ""
-    fix: str = ""
+    fix: str = ""  # in words for the command line
     remedy: Remedy | None = None
+    advice: tuple[Advice, ...] = ()  # the fix as data, if it is something that stepwell can do
+    filter: str = ""
+    runs: int | None = None
 
 
 class Diagnosis(Protocol):
     """Examines a store."""
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self, *, is_quick: bool = False) -> Iterator[Finding]:
         """Examine everything, access first, as far as possible. Changes nothing.
+
+        A quick examination leaves out the checks that read everything: of the whole file, and of the whole audit.
 
         Blocks. An error on the way becomes a finding and is not raised.
         """
@@ -60,9 +69,20 @@ def fine(check: str, found: str) -> Finding:
     return Finding(check, Verdict.OK, found)
 
 
-def warning(check: str, found: str, *, why: str, fix: str, remedy: Remedy | None = None) -> Finding:
+def warning(
+    check: str,
+    found: str,
+    *,
+    why: str,
+    fix: Fix,
+    remedy: Remedy | None = None,
+    filter: str = "",
+    runs: int | None = None,
+) -> Finding:
     """A finding that an operator should know."""
-    return Finding(check, Verdict.WARN, found, why, fix, remedy)
+    advice = advice_of(fix)
+    words = fix if isinstance(fix, str) else in_commands(advice)
+    return Finding(check, Verdict.WARN, found, why, words, remedy, advice, filter, runs)
 
 
 def failure(check: str, found: str, *, why: str, fix: str, remedy: Remedy | None = None) -> Finding:

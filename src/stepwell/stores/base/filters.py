@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from stepwell.clock import Instant
+from stepwell.ids import RunId
 from stepwell.model.attributes import AttributeKind
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import Run
@@ -109,12 +111,32 @@ class Order(NamedTuple):
     attribute: str = ""  # its name, if the order is by an attribute; then `by` has no effect
 
 
+class Placed(Protocol):
+    """What decides about the place of a run in an order that is not by an attribute."""
+
+    @property
+    def run_id(self) -> RunId: ...
+    @property
+    def created_at(self) -> Instant: ...
+    @property
+    def started_at(self) -> Instant | None: ...
+    @property
+    def ended_at(self) -> Instant | None: ...
+
+
+R = TypeVar("R", bound=Placed)
+
+
 def place_of(run: Run, order: Order) -> tuple[int, str, str]:
     """The position of a run in an order."""
     if order.attribute:
         return 0, next((one.value for one in run.attributes if one.name == order.attribute), ""), run.run_id
+    return _place_in_time(run, order.by)
+
+
+def _place_in_time(run: Placed, by: SortKey) -> tuple[int, str, str]:
     number: int | None
-    match order.by:
+    match by:
         case SortKey.ID:
             number = None
         case SortKey.CREATED:
@@ -131,6 +153,11 @@ def place_of(run: Run, order: Order) -> tuple[int, str, str]:
 def in_order(runs: list[Run], order: Order) -> list[Run]:
     """Sort runs."""
     return sorted(runs, key=lambda run: place_of(run, order), reverse=order.descending)
+
+
+def in_time_order(runs: Iterable[R], order: Order) -> list[R]:
+    """Sort runs in an order that is not by an attribute."""
+    return sorted(runs, key=lambda run: _place_in_time(run, order.by), reverse=order.descending)
 
 
 def meets(run: Run, waits: tuple[Wait, ...], condition: Condition) -> bool:
@@ -193,7 +220,7 @@ def _number(run: Run, field: Field) -> int | None:
     return run.created_at if field is Field.CREATED else _took(run)
 
 
-def _took(run: Run) -> int | None:
+def _took(run: Placed) -> int | None:
     begun = run.created_at if run.started_at is None else run.started_at
     return None if run.ended_at is None else run.ended_at - begun
 

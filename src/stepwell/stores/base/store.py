@@ -6,10 +6,12 @@ from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
+from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.events import EventStore
 from stepwell.stores.base.holds import HoldStore
 from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
+from stepwell.stores.base.overviews import OverviewStore
 from stepwell.stores.base.records import RecordStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
@@ -56,6 +58,8 @@ class Store(Protocol):
     @property
     def views(self) -> ViewStore: ...
     @property
+    def overviews(self) -> OverviewStore: ...
+    @property
     def wakeups(self) -> Wakeups: ...
     @property
     def blobs(self) -> Blobs:
@@ -80,6 +84,10 @@ class Store(Protocol):
         `EncryptedStoreError` when it writes a value. Writes without values are still accepted: acts on existing runs
         and workflows, the ledger, and transfers. Reads continue.
         """
+        ...
+
+    def diagnosis(self) -> Diagnosis | None:
+        """An examination of this database, over a connection of its own; None if it exists only in this process."""
         ...
 
     async def open(self) -> None:

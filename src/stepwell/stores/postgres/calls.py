@@ -26,7 +26,7 @@ from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.records import Changed, ChangeOutcome, Record, RecordEvent, check_closing, check_opening
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
-from stepwell.model.signals import Delivered, Question
+from stepwell.model.signals import Delivered, Question, Signal
 from stepwell.model.states import RunStatus
 from stepwell.model.workers import Renewed, Worker
 from stepwell.stores.base.damage import (
@@ -38,6 +38,16 @@ from stepwell.stores.base.damage import (
     salvage,
     salvage_claimed,
     salvage_record,
+)
+from stepwell.stores.base.overviews import (
+    Histogram,
+    Movement,
+    Outline,
+    Passage,
+    Standing,
+    Summary,
+    TopicUse,
+    WaitGroup,
 )
 from stepwell.stores.base.packed_items import TransferBatch
 from stepwell.stores.base.transfers import Manifest, Seal
@@ -246,6 +256,25 @@ def _listed(answer: bytes) -> list[Run]:
         return [_listed_one(row) for row in _decode_rows(answer)]
 
 
+_decode_summaries = msgspec.json.Decoder(list[Summary]).decode
+_decode_summary = msgspec.json.Decoder(Summary).decode
+
+
+def _summaries(answer: bytes) -> list[Summary]:
+    """Summaries; a row that cannot be read is left out."""
+    try:
+        return _decode_summaries(answer)
+    except UNREADABLE:
+        return [found for row in _decode_rows(answer) if (found := _summary(row)) is not None]
+
+
+def _summary(row: msgspec.Raw) -> Summary | None:
+    try:
+        return _decode_summary(row)
+    except UNREADABLE:
+        return None
+
+
 def _listed_one(row: msgspec.Raw) -> Run:
     try:
         return _decode_run(row)
@@ -330,6 +359,8 @@ def _changed(answer: bytes) -> tuple[Instant, list[Changed], Hints]:
         return now, [Changed(*one[:-1], tuple(map(_claimed_one, one[-1]))) for one in changed], hints
 
 
+# The key for which a signal is held, or its run with its status and the reason of a refusal.
+Undelivered: TypeAlias = tuple[str | None, RunId | None, RunStatus | None, str, Signal]
 # A run that `rescue` could not free: id, epoch, stalls, latest place, and the failure that it rolls back for.
 Poisoned: TypeAlias = tuple[RunId, int, int, str, bytes | None]
 Revisions: TypeAlias = list[tuple[RunId, int]]
@@ -433,6 +464,16 @@ COUNT_UNFINISHED: Call[UnfinishedCounts] = reading("count_unfinished", "", Unfin
 NEXT_WAKE: Call[Instant | None] = reading("next_wake", "jsonb", Instant | None)
 HAS_STRANDED: Call[bool] = reading("has_stranded", "", bool)
 UPCOMING_WORK: Call[UpcomingWork] = reading("upcoming_work", "jsonb", UpcomingWork)
+LIST_SUMMARIES: Call[list[Summary]] = Call("list_summaries", "jsonb bigint text", _summaries)
+COUNT_CREATED: Call[Histogram] = reading("count_created", "jsonb bigint bigint bigint bigint", Histogram)
+LIST_STANDINGS: Call[list[Standing]] = reading("list_standings", "jsonb bigint", list[Standing])
+LIST_MOVEMENT: Call[Movement] = reading("list_movement", "bigint jsonb bigint", Movement)
+LIST_TOPICS: Call[list[TopicUse]] = reading("list_topics", "bigint", list[TopicUse])
+TALLY_WAITS: Call[list[WaitGroup]] = reading("tally_waits", "bigint", list[WaitGroup])
+FIND_UNDELIVERED: Call[Undelivered | None] = reading("find_undelivered", "bigint", Undelivered | None)
+READ_OUTLINE: Call[Outline | None] = reading("read_outline", "text", Outline | None)
+LIST_ENTRIES: Call[Passage] = reading("list_entries", "text bigint bigint", Passage)
+FIND_ENTRIES: Call[Passage] = reading("find_entries", "text jsonb", Passage)
 FIND_SEAL: Call[Seal | None] = reading("find_seal", "", Seal | None)
 MANIFEST: Call[Manifest] = reading("manifest", "", Manifest)
 PACK: Call[TransferBatch] = reading("pack", "text bigint bigint", TransferBatch)

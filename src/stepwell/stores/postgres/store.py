@@ -23,6 +23,7 @@ from stepwell.model.records import Changed, Record, RecordChange, RecordEvent, R
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.postgres import calls
@@ -30,6 +31,7 @@ from stepwell.stores.postgres.blobs import PostgresBlobs
 from stepwell.stores.postgres.commits import apply
 from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.migrator import check_ready, check_server, prepare
+from stepwell.stores.postgres.overviews import PostgresOverviews
 from stepwell.stores.postgres.pool import ConnectionPool, Pool
 from stepwell.stores.postgres.refusals import refused
 from stepwell.stores.postgres.sessions import open_connection
@@ -56,6 +58,8 @@ class PostgresStore:
         test_clock: Clock | None = None,
         pool: Pool | None = None,
     ) -> None:
+        self._environment = environment
+        self._url = url
         self.address = parse_address(url)
         self._may_create = may_create
         self._database = PostgresDatabase(
@@ -74,6 +78,7 @@ class PostgresStore:
         self.transactions = PostgresTransactions(self._database, self.address)
         self.transfers = PostgresTransfers(self._database, self.transactions)
         self.views = PostgresViews(self._database)
+        self.overviews = PostgresOverviews(self._database)
         self.blobs = PostgresBlobs(self._database)
 
     def now(self) -> Instant:
@@ -83,6 +88,12 @@ class PostgresStore:
     def declare_encrypted(self) -> None:
         """See `Store.declare_encrypted`."""
         self._database.encrypts = True
+
+    def diagnosis(self) -> Diagnosis | None:
+        """See `Store.diagnosis`."""
+        from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
+
+        return PostgresDiagnosis(self._environment, self._url)
 
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""

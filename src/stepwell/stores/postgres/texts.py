@@ -36,6 +36,7 @@ _ORDER: Final = (
     "amendments",
     "views",
     "listings",
+    "overviews",
     "blobs",
     "ledger",
     "packed_items",

@@ -32,7 +32,7 @@ _NOT_COMPLETED = "status <> 'completed'"
 _ENDED = "ended_at is not null"
 _UNOWNED = "owner is null"
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(ACTIVE))
-_UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
+UNENDED = f"ended_at is null and {_NOT_COMPLETED} and status in ({_ACTIVE})"
 
 _TOOK = "ended_at - coalesce(started_at, created_at)"
 _NUMBERS = {
@@ -168,7 +168,7 @@ def run_conditions(where: RunFilter, before: RunId | None) -> list[tuple[str, di
             _conditions({"status": status, **common}, [*([_ENDED] if status in TERMINAL else []), *more], parameters)
             for status in dict.fromkeys(where.statuses)
         ]
-    return [_conditions(common, [each, *more], parameters) for each in (_ENDED, _UNENDED)]
+    return [_conditions(common, [each, *more], parameters) for each in (_ENDED, UNENDED)]
 
 
 def run_order(order: Order) -> str:
@@ -185,6 +185,16 @@ def conditions_of(where: RunFilter, before: RunId | None) -> tuple[str, dict[str
         common["before"] = before
     named = ", ".join(f"'{status.value}'" for status in dict.fromkeys(where.statuses))
     return _conditions(common, [*([f"status in ({named})"] if named else []), *more], parameters)
+
+
+def run_condition(where: RunFilter) -> tuple[str, dict[str, Any]]:
+    """Whether a run is in the listing of a filter, for a statement that has a range of its own."""
+    text, parameters = conditions_of(where, None)
+    text = text.replace("{definition}", "definition")
+    if not where.order.attribute:
+        return text, parameters
+    has_attribute = _HAS_ATTRIBUTE.replace("{name}", ":order_name").replace("{test}", "true")
+    return f"{text} and {has_attribute}", {**parameters, "order_name": where.order.attribute}
 
 
 def _conditions(wanted: dict[str, Any], more: list[str], parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:

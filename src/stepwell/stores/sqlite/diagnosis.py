@@ -78,7 +78,7 @@ class SqliteDiagnosis:
         self._is_shared = is_shared
         self._clock = environment.clock
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self, *, is_quick: bool = False) -> Iterator[Finding]:
         if not self._file.is_file():
             yield failure(
                 "file",
@@ -104,7 +104,8 @@ class SqliteDiagnosis:
             yield (schema := _run_check(check_schema, target))
             if schema.verdict == "ok":
                 for check in _TABLE_CHECKS:
-                    yield _run_check(check, target)
+                    if not (is_quick and check in _SLOW_CHECKS):
+                        yield _run_check(check, target)
         finally:
             connection.close()
 
@@ -301,3 +302,4 @@ _TABLE_CHECKS = (
     check_clock,
     check_size,
 )
+_SLOW_CHECKS = (check_integrity, check_audit)  # they read the whole file, and the whole audit

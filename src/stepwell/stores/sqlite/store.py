@@ -23,6 +23,7 @@ from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, New
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
 from stepwell.model.transactions import Transaction as AuthorsTransaction
 from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
+from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.encryption import plaintext_refused
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
@@ -32,6 +33,7 @@ from stepwell.stores.sqlite.caller_transactions import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
+from stepwell.stores.sqlite.overviews import SqliteOverviews
 from stepwell.stores.sqlite.records import SqliteRecords
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
@@ -82,6 +84,8 @@ class SqliteStore:
             database = SqliteDatabase(str(path), synchronous=synchronous, is_shared=is_shared)
             runner = InlineRunner(database) if database.is_memory else Writer(database)
         self._runner = runner
+        self._environment = environment
+        self._is_shared = is_shared
         self._clock = environment.clock
         is_memory = runner.database.is_memory
         self.capabilities = Capabilities(
@@ -99,6 +103,7 @@ class SqliteStore:
         self.transactions = SqliteTransactions(runner, self._clock)
         self.transfers = SqliteTransfers(runner)
         self.views = SqliteViews(runner, self.now)
+        self.overviews = SqliteOverviews(runner, self.now)
         self.blobs = SqliteBlobs(runner)
 
     def now(self) -> Instant:
@@ -108,6 +113,14 @@ class SqliteStore:
     def declare_encrypted(self) -> None:
         """See `Store.declare_encrypted`."""
         self._runner.encrypts = True
+
+    def diagnosis(self) -> Diagnosis | None:
+        """See `Store.diagnosis`."""
+        from stepwell.stores.sqlite.diagnosis import SqliteDiagnosis
+
+        if self._runner.database.is_memory:
+            return None
+        return SqliteDiagnosis(self._environment, Path(self._runner.database.path), is_shared=self._is_shared)
 
     async def open(self) -> None:
         """Open the file, and create or migrate what is missing."""

@@ -236,27 +236,36 @@ def _list_progress(connection: apsw.Connection, run_ids: Sequence[RunId]) -> lis
 
 def _list_runs(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[Run]:
     def query() -> list[Run]:
-        first = "true"
-        if is_indexed(where):
-            select, is_few = _smallest(connection, where)
-            asked = found_first(where, before, select) if is_few else walked(where, before)
-            if asked is not None:
-                return _listed_by(connection, asked, where, limit)
-            first = f"r.id in ({select})"
-        found: list[int] = []
-        text = SQL["views.list_runs"].replace("{tables}", f"stepwell_runs as r{payload_table(where)}")
-        for condition, parameters in run_conditions(where, before):
-            one, page = text.replace("{conditions}", condition), list[int]()
-            for search in run_searches(where, before, first):
-                asked_one = one.replace("{more}", search.more).replace("{order}", search.order)
-                asked_one = asked_one.replace("{definition}", search.definition)
-                page = [number for (number,) in connection.execute(asked_one, {**parameters, "limit": limit})]
-                if len(page) == limit:
-                    break
-            found += page
-        return in_order(_listed(connection, found), where.order)[:limit]
+        return in_order(_listed(connection, find_page(connection, where, before, limit)), where.order)[:limit]
 
     return in_snapshot(connection, query)
+
+
+def find_page(connection: apsw.Connection, where: RunFilter, before: RunId | None, limit: int) -> list[int]:
+    """The numbers of the runs among which a page of a listing is: the first `limit` of them in its order.
+
+    In an order by an attribute they are in that order.
+    """
+    first = "true"
+    if is_indexed(where):
+        select, is_few = _smallest(connection, where)
+        asked = found_first(where, before, select) if is_few else walked(where, before)
+        if asked is not None:
+            return _find_by(connection, asked, limit)
+        first = f"r.id in ({select})"
+    found: list[int] = []
+    tables = f"stepwell_runs as r{payload_table(where)}"
+    for conditions, parameters in run_conditions(where, before):
+        page = list[int]()
+        for search in run_searches(where, before, first):
+            text = SQL["views.list_runs"].replace("{tables}", tables).replace("{conditions}", conditions)
+            text = text.replace("{more}", search.more).replace("{order}", search.order)
+            text = text.replace("{definition}", search.definition)
+            page = [number for (number,) in connection.execute(text, {**parameters, "limit": limit})]
+            if len(page) == limit:
+                break
+        found += page
+    return found
 
 
 def _smallest(connection: apsw.Connection, where: RunFilter) -> tuple[str, bool]:
@@ -270,11 +279,10 @@ def _smallest(connection: apsw.Connection, where: RunFilter) -> tuple[str, bool]
     return best, bool(best) and least < FEW
 
 
-def _listed_by(connection: apsw.Connection, asked: Query, where: RunFilter, limit: int) -> list[Run]:
+def _find_by(connection: apsw.Connection, asked: Query, limit: int) -> list[int]:
     text = SQL["views.list_runs"].replace("{tables}", asked.tables).replace("{conditions}", asked.conditions)
     text = text.replace("{more}", "true").replace("{order}", asked.order).replace("{definition}", "definition")
-    numbers = [number for (number,) in connection.execute(text, {**asked.parameters, "limit": limit})]
-    return in_order(_listed(connection, numbers), where.order)
+    return [number for (number,) in connection.execute(text, {**asked.parameters, "limit": limit})]
 
 
 def _listed(connection: apsw.Connection, numbers: list[int]) -> list[Run]:

@@ -105,8 +105,8 @@ async def test_a_server_keeps_keys_and_audit_with_what_the_page_grants(migrator:
 
     async with open_desk(runtime) as desk:
         body, key = {"workflow": "approval"}, {"idempotency-key": "one"}
-        answers = [await desk.post("/runs", body, headers=key) for _ in range(2)]
-        acts = (await desk.get("/audit")).json()["acts"]
+        answers = [await desk.post("/api/runs", body, headers=key) for _ in range(2)]
+        acts = (await desk.get("/api/audit")).json()["acts"]
 
     assert [answer.status_code for answer in answers] == [201, 200]
     assert [act["outcome"] for act in acts] == ["200", "asked", "201", "asked"]

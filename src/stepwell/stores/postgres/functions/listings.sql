@@ -264,14 +264,18 @@ begin
     return v_few;
 end $$;
 
+-- An order by an attribute contains only runs that have it.
+create function {f}.has_order(p_filter jsonb) returns text language sql immutable
+return case when p_filter->{RunFilter.order}->>{Order.attribute} = '' then ''
+    else ' and exists (select 1 from {t}.attributes as a where a.run = r.id'
+        || ' and a.name = ($1->{RunFilter.order}->>{Order.attribute}))' end;
+
 create function {f}.count_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
 declare
     v_few constant text := {f}.few_of(p_filter);
     v_text constant text := '(select 1' || {f}.selection_of(p_filter, '{t}.runs', false)
-        || case when p_filter->{RunFilter.order}->>{Order.attribute} = '' then ''
-            else ' and exists (select 1 from {t}.attributes as a where a.run = r.id'
-                || ' and a.name = ($1->{RunFilter.order}->>{Order.attribute}))' end;
+        || {f}.has_order(p_filter);
     v_parts text[] := array(
         select v_text || {f}.has_status(one) || ' limit $2)'
         from (select distinct one from jsonb_array_elements_text(p_filter->{RunFilter.statuses}) as x (one)) as named
@@ -409,17 +413,9 @@ begin
     return v_text || ' order by ' || coalesce(v_place || v_way || ', ', '') || v_run_id || v_way || ' limit $3)';
 end $$;
 
--- Runs as a listing returns them.
-create function {f}.listed(p_found bigint[]) returns text language sql stable as $$
-    select coalesce(json_agg(found.value order by listed.place), '[]')::text
-    from unnest(p_found) with ordinality as listed (run, place)
-        join {f}.read_runs(p_found) as found on found.run = listed.run
-$$;
-
--- If many runs match a condition without an index, the newest runs fill a page quickly. If few match, a scan of the
--- whole table is several times as fast as walking the ids in order.
-create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
-language plpgsql stable as $$
+-- The ids of the runs on a page, in order. If many runs match a condition without an index, the newest runs fill a page
+-- quickly. If few match, a scan of the whole table is several times as fast as walking the ids in order.
+create function {f}.find_page(p_filter jsonb, p_limit bigint, p_before text) returns bigint[] language plpgsql stable as $$
 declare
     v_way constant text := case when (p_filter->{RunFilter.order}->{Order.descending})::boolean then ' desc' else ' asc' end;
     v_order constant text := case when {f}.place_of(p_filter->{RunFilter.order}->>{Order.by}) is null then '' else 'place'
@@ -433,8 +429,7 @@ declare
 begin
     if p_filter = '[[], null, null, null, [], ["id", true, ""]]' and p_before is null then
         -- The most common request, without assembling a statement.
-        v_found := array(select id from {t}.runs order by run_id desc limit p_limit);
-        return {f}.listed(v_found);
+        return array(select id from {t}.runs order by run_id desc limit p_limit);
     end if;
     v_few := {f}.few_of(p_filter);
     v_walked := {f}.walked_condition(p_filter);
@@ -448,5 +443,17 @@ begin
             execute {f}.page_of(p_filter, p_before, '{t}.runs', v_order, true) into v_found using p_filter, p_before, p_limit;
         end if;
     end if;
-    return {f}.listed(v_found);
+    return v_found;
+end $$;
+
+create function {f}.list_runs(p_now bigint, p_seen bigint, p_filter jsonb, p_limit bigint, p_before text) returns text
+language plpgsql stable as $$
+declare
+    v_found constant bigint[] := {f}.find_page(p_filter, p_limit, p_before);
+begin
+    return (
+        select coalesce(json_agg(found.value order by listed.place), '[]')::text
+        from unnest(v_found) with ordinality as listed (run, place)
+            join {f}.read_runs(v_found) as found on found.run = listed.run
+    );
 end $$;

@@ -1,23 +1,28 @@
-"""Reasons: where a run that has not ended well is, and why, each in one line. Pure, from views to text."""
+"""Reasons: where a run that has not ended well is, and why, each in one line."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, assert_never
 
-from stepwell.cli.texts import moment
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
     from stepwell.engine.views import HoldView, RunView, WaitView
     from stepwell.errors.records import FailureRecord
+    from stepwell.stores.base.overviews import State
+    from stepwell.stores.base.store import Store
 
 UNDO_MARK = "~undo"  # in a path: the undo of the step before it
 _OWN = "run"  # the name under which the failure of an undo keeps the failure of its run
 _MAY_KEEP_OWN = frozenset({RunStatus.COMPENSATION_FAILED, RunStatus.COMPENSATING, RunStatus.PAUSED})
 _NEED_WAITS = frozenset({RunStatus.WAITING, RunStatus.PAUSED, RunStatus.CANCELLING, RunStatus.COMPENSATING})
+
+
+_EXPLAINED_MAX: Final = 200  # runs whose waits are read
+_CHILDREN_MAX: Final = 3
 
 
 class Reason(NamedTuple):
@@ -49,7 +54,30 @@ class Surroundings:
     served: Collection[str] = ()  # definitions that a live worker serves
     held: Mapping[str | None, HoldView] = field(default_factory=dict)  # workflows that are paused; None is all of them
     waits: Mapping[str, Sequence[WaitView]] = field(default_factory=dict)  # by run
-    children: Mapping[str, Sequence[RunView]] = field(default_factory=dict)  # that have not ended, by run
+    children: Mapping[str, Sequence[State]] = field(default_factory=dict)  # that have not ended, by run
+
+
+async def look_around(store: Store, runs: Sequence[RunView]) -> Surroundings:
+    """What the reasons of these runs depend on, in a few reads."""
+    from stepwell.clock import to_datetime
+    from stepwell.engine.views import hold_view, standing_views
+    from stepwell.ids import RunId
+
+    asked = [RunId(run.run_id) for run in runs if needs_waits(run)][:_EXPLAINED_MAX]
+    standings = await store.overviews.list_standings(asked, limit=_CHILDREN_MAX) if asked else []
+    now, served = store.now(), set[str]()
+    held: dict[str | None, HoldView] = {}
+    if any(run.status == RunStatus.PENDING for run in runs):
+        workers = await store.views.list_workers()
+        served = served.union(*(worker.definitions for worker in workers if worker.lease_until > now))
+        held = {one.workflow: hold_view(one.hold, one.workflow) for one in await store.holds.list_holds()}
+    return Surroundings(
+        to_datetime(now),
+        served,
+        held,
+        {run_id: standing_views(one) for run_id, one in zip(asked, standings, strict=True)},
+        {run_id: one.children for run_id, one in zip(asked, standings, strict=True)},
+    )
 
 
 def needs_waits(run: RunView) -> bool:
@@ -96,7 +124,16 @@ def origin_of(failure: FailureRecord) -> Origin:
     return Origin(path, failure, others)
 
 
-def failures_of(run: RunView) -> tuple[FailureRecord | None, FailureRecord | None]:
+class Failing(Protocol):
+    """A run that may have failed."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def failure(self) -> FailureRecord | None: ...
+
+
+def failures_of(run: Failing) -> tuple[FailureRecord | None, FailureRecord | None]:
     """The failure of the run itself, and the failure that stopped its rollback; the first alone if none did."""
     if run.failure is None or run.status not in _MAY_KEEP_OWN:
         return run.failure, None
@@ -126,9 +163,9 @@ def undone_path(path: str) -> str:
     return path.partition(UNDO_MARK)[0]
 
 
-def wait_line(wait: WaitView, children: Sequence[RunView] = ()) -> str:
+def wait_line(wait: WaitView, children: Sequence[State] = ()) -> str:
     """What one wait waits for."""
-    until = f" until {moment(wait.due_at)} UTC" if wait.due_at else ""
+    until = f" until {_second(wait.due_at)} UTC" if wait.due_at else ""
     match wait.kind:
         case "signal":
             return f"waits for signal {' or '.join(map(repr, wait.names)) or 'of any name'}{until}"
@@ -141,7 +178,7 @@ def wait_line(wait: WaitView, children: Sequence[RunView] = ()) -> str:
         case "retry":
             last = wait.failed_attempts[-1] if wait.failed_attempts else None
             why = f": attempt {last.number} failed: {last.error}" if last else ""
-            return f"retries at {moment(wait.due_at)} UTC{why}"
+            return f"retries at {_second(wait.due_at)} UTC{why}"
         case _:
             return f"sleeps{until}"
 
@@ -184,12 +221,16 @@ def _not_begun(run: RunView, around: Surroundings) -> str:
         return _held(hold, "workflow paused" if run.workflow in around.held else "all workflows paused")
     if f"{run.workflow}@{run.version}" not in around.served:
         return f"no live worker serves {run.workflow} v{run.version}"
-    return f"begins at {moment(run.wake_at)} UTC" if run.wake_at and run.wake_at > around.now else ""
+    return f"begins at {_second(run.wake_at)} UTC" if run.wake_at and run.wake_at > around.now else ""
 
 
 def _waiting(run: RunView, around: Surroundings) -> Reason:
     waits, children = around.waits.get(run.run_id, ()), around.children.get(run.run_id, ())
     if not waits:
-        return Reason("", f"waits until {moment(run.wake_at)} UTC" if run.wake_at else "")
+        return Reason("", f"waits until {_second(run.wake_at)} UTC" if run.wake_at else "")
     first = wait_line(waits[0], children)
     return Reason(waits[0].path, first + (f" (and {len(waits) - 1} more)" if len(waits) > 1 else ""))
+
+
+def _second(when: datetime | None) -> str:
+    return "" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,100 @@
+import { act, cleanup, render } from "@testing-library/preact";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
+import { Problem } from "./api";
+import { changed, connectionAt, startLive, useReading } from "./live";
+import { live } from "./settings";
+
+let asked: number[] = [];
+let answer: () => Promise<string> = async () => "";
+
+function Page(props: { name: string }) {
+  const reading = useReading(
+    props.name,
+    async () => {
+      asked.push(Date.now());
+      return answer();
+    },
+    3_000,
+  );
+  return <p>{reading.data.value ?? "nothing"}</p>;
+}
+
+function hide(isHidden: boolean): void {
+  Object.defineProperty(document, "hidden", { configurable: true, value: isHidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}
+
+// One clock for all tests: the rounds of one page after the other never lie in the future.
+beforeAll(() => {
+  vi.useFakeTimers();
+  startLive();
+});
+afterAll(() => vi.useRealTimers());
+beforeEach(() => {
+  asked = [];
+  answer = async () => "read";
+});
+afterEach(() => {
+  cleanup();
+  live.value = "on";
+  hide(false);
+});
+
+const pass = (ms: number) =>
+  act(async () => {
+    await vi.advanceTimersByTimeAsync(ms);
+  });
+
+it("a reading is read at once, and then again after a while", async () => {
+  const page = render(<Page name="a" />);
+  await pass(300);
+  expect(page.container.textContent).toBe("read");
+  await pass(6_100);
+  expect(asked.length).toBe(3);
+});
+
+it("however often something changes, there are four rounds in a second", async () => {
+  render(<Page name="b" />);
+  await pass(1_000);
+  asked = [];
+  for (let change = 0; change < 490; change += 1) {
+    changed("b");
+    await pass(2);
+  }
+  expect(asked.length).toBeLessThanOrEqual(4);
+  expect(asked.length).toBeGreaterThanOrEqual(3);
+});
+
+it("a page that is hidden or paused reads nothing, and reads at once when it is seen again", async () => {
+  render(<Page name="c" />);
+  await pass(500);
+  hide(true);
+  asked = [];
+  await pass(60_000);
+  expect(asked).toEqual([]);
+  hide(false);
+  await pass(300);
+  expect(asked.length).toBe(1);
+
+  live.value = "off";
+  await pass(60_000);
+  expect(asked.length).toBe(1);
+  expect(connectionAt(Date.now()).state).toBe("paused");
+});
+
+it("data stays when the server is lost, and its age is known", async () => {
+  const page = render(<Page name="d" />);
+  await pass(500);
+  answer = () => Promise.reject(new Problem({ status: 0, title: "gone" }));
+  await pass(34_000);
+
+  expect(page.container.textContent).toBe("read");
+  const { state, age } = connectionAt(Date.now());
+  expect([state, age >= 30_000]).toEqual(["stale", true]);
+  // It is asked less and less often, but at least every ten seconds.
+  expect(asked.length).toBeLessThan(12);
+  answer = async () => "read again";
+  await pass(10_500);
+  expect(page.container.textContent).toBe("read again");
+  expect(connectionAt(Date.now()).state).toBe("live");
+});

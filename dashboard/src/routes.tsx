@@ -1,0 +1,44 @@
+// The table of pages. The sidebar, the palette, the keys and the key sheet are made from it.
+
+import type { ComponentType } from "preact";
+import { lazy } from "preact-iso";
+import type { Permission } from "./api";
+import type { IconName } from "./parts/sprite";
+import { words } from "./words";
+
+export interface Page {
+  /** Below the root; a part that begins with a colon is a parameter. */
+  path: string;
+  page: ComponentType<{ params: Record<string, string>; query: Record<string, string> }>;
+  /** In the sidebar, and in which of its groups. Pages of one thing are not there. */
+  nav?: { label: string; icon: IconName; group: number };
+  /** Goes there after `g`. */
+  key?: string;
+  /** Without this permission the page is not offered. */
+  permission?: Permission;
+}
+
+export const pages: Page[] = [
+  { path: "", page: lazy(() => import("./pages/home")), nav: { label: words.nav.home, icon: "home", group: 1 }, key: "h" },
+  { path: "runs", page: lazy(() => import("./pages/runs")), nav: { label: words.nav.runs, icon: "runs", group: 1 }, key: "r" },
+  { path: "runs/:run", page: lazy(() => import("./pages/run")) },
+  {
+    path: "workers",
+    page: lazy(() => import("./pages/workers")),
+    nav: { label: words.nav.workers, icon: "workers", group: 2 },
+    key: "w",
+  },
+  {
+    path: "audit",
+    page: lazy(() => import("./pages/audit")),
+    nav: { label: words.nav.audit, icon: "audit", group: 3 },
+    key: "a",
+    permission: "audit",
+  },
+  {
+    path: "settings",
+    page: lazy(() => import("./pages/settings")),
+    nav: { label: words.nav.settings, icon: "settings", group: 3 },
+    key: ",",
+  },
+];

@@ -1,0 +1,91 @@
+"""Operations that examine the store, and list what needs a person."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from stepwell.advice import in_requests
+from stepwell.http.advice import AdviceBody, advice_bodies
+from stepwell.http.operations import Call, Reply, look, steer
+from stepwell.http.roles import Permission
+from stepwell.stores.base.diagnosis import Finding, Remedy, Verdict, worst
+
+
+class DoctorQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`whole` also runs the checks that read the whole file and the whole audit."""
+
+    whole: bool = False
+
+
+class FindingBody(msgspec.Struct):
+    """What one check found. `filter` lists the runs that it is about, `runs` of them were counted.
+
+    `remedy` is what `stepwell doctor --fix` would do about it.
+    """
+
+    check: str
+    verdict: Verdict
+    found: str
+    why: str
+    fix: str
+    advice: list[AdviceBody]
+    filter: str
+    runs: int | None
+    remedy: Remedy | None
+
+
+class DoctorBody(msgspec.Struct):
+    """An examination: the worst verdict, and the findings about the store and about what needs a person.
+
+    `store` is empty for a caller that may not control runs: it names files and hosts.
+    """
+
+    verdict: Verdict
+    checked_at: datetime
+    is_quick: bool
+    store: list[FindingBody]
+    needs: list[FindingBody]
+
+
+class RecoveredBody(msgspec.Struct):
+    """How many runs of dead workers were released, and how many runs need a person."""
+
+    freed: int
+    paused: int
+    stalled_rollbacks: int
+
+
+async def examine(call: Call) -> Reply:
+    """What is wrong with the store, and what needs a person."""
+    found = await call.services.engine.diagnosis.examine(is_quick=not call.query.whole)
+    shown = found.of_store if call.caller.may(Permission.STEER) else ()
+    store, needs = ([_body(one) for one in findings] for findings in (shown, found.needs))
+    return Reply(DoctorBody(worst((*shown, *found.needs)), found.checked_at, found.is_quick, store, needs))
+
+
+def _body(one: Finding) -> FindingBody:
+    fix = in_requests(one.advice) or one.fix
+    advice = advice_bodies(one.advice)
+    return FindingBody(one.check, one.verdict, one.found, one.why, fix, advice, one.filter, one.runs, one.remedy)
+
+
+async def recover(call: Call) -> Reply:
+    """Release the runs of dead workers."""
+    found = await call.services.engine.workers.recover()
+    call.after = f"freed {found.freed}"
+    return Reply(RecoveredBody(*found))
+
+
+OPERATIONS = (
+    look(
+        "/doctor",
+        "examine",
+        examine,
+        "What is wrong with the store, and what needs a person",
+        {200: DoctorBody},
+        query=DoctorQuery,
+    ),
+    steer("/workers/recover", "recover_runs", recover, "Release the runs of dead workers now", RecoveredBody),
+)

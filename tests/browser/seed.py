@@ -1,0 +1,74 @@
+"""A database with a run in every status, and with texts that are awkward to show."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from stepwell import Engine
+from tests.browser.shop import (
+    WORKFLOWS,
+    Order,
+    approval,
+    close_books,
+    hostile,
+    long_import,
+    make_thumbnails,
+    order_fulfilment,
+    poll_orders,
+    reminder,
+    sync_contacts,
+)
+
+POISON: Final = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+WIDE: Final = "import-" + "w" * 180 + "-0017"
+ARABIC: Final = "طلب-مريم-العبدالله"
+ENDED: Final = ("order-1", "order-2", "order-4711", "order-4702", "thumbs-1", "poll-1", "hostile-1")
+
+
+async def seed(url: str) -> None:
+    """Fill a database. A worker that serves it afterwards finds one run that never ends, and one that nobody serves."""
+    async with Engine(url, workflows=WORKFLOWS) as engine:
+        for number in range(1, 3):
+            await engine.start(
+                order_fulfilment, Order("ann", 40 + number), key=f"order-{number}", tags={"region": "eu"}
+            )
+        await engine.start(order_fulfilment, Order("ann", 4_200), key="order-4711", tags={"vip": ""})
+        await engine.start(order_fulfilment, Order("stuck", 9_100), key="order-4702")
+        await engine.start(make_thumbnails, 40, key="thumbs-1")
+        await engine.start(poll_orders, 0, key="poll-1")
+        await engine.start(hostile, POISON + "x" * 5_000, key="hostile-1", tags={"note": POISON})
+        await engine.start(hostile, "a bad row", key=WIDE)
+        await engine.start(approval, Order(POISON, 1), key=ARABIC)
+        await engine.start(approval, Order("ann", 42), key="order-4715", tags={"vip": ""})
+        await engine.start(approval, Order("bo", 9_100), key="paused-1")
+        await engine.start(approval, Order("cy", 7), key="cancelled-1")
+        await engine.start(sync_contacts, key="sync-1")
+        await engine.start(reminder, key="reminder-1")
+        await engine.start(close_books, key="books-1")
+        for key in ENDED:
+            await _ended(engine, key)
+        for key in ("order-4715", "paused-1", "cancelled-1", "sync-1", "books-1", "reminder-1"):
+            await _waiting(engine, key)
+        await engine.signal("order-4715", "note", {"text": "rang the customer"})
+        await engine.holds.pause("paused-1", by="bo", reason="the warehouse is slow")
+        await engine.cancel("cancelled-1", "the customer withdrew", by="ann")
+        await _ended(engine, "cancelled-1")
+    async with Engine(url, worker=False) as engine:
+        await engine.runs.start_by_name("nightly_report", 2, {"month": "2026-10"}, key="report-1")
+    async with Engine(url, workflows=[long_import], worker=False) as engine:
+        await engine.start(long_import, key="import-1")
+
+
+async def _ended(engine: Engine, key: str) -> None:
+    async with asyncio.timeout(20):
+        async for run in engine.runs.watch(key):
+            if run.is_ended or run.status == "compensation_failed":
+                return
+
+
+async def _waiting(engine: Engine, key: str) -> None:
+    async with asyncio.timeout(20):
+        async for run in engine.runs.watch(key):
+            if run.status == "waiting":
+                return

@@ -1,0 +1,71 @@
+"""No page has a finding of axe: by WCAG 2.0 to 2.2, A and AA, and its best practices."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Tabs
+from tests.browser.site import ROOT
+
+AXE = ROOT / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+PATHS = (
+    "",
+    "runs",
+    "runs?q=statsu:failed+status:waiting",
+    "runs/order-4711",
+    "runs/order-4702?tab=undo",
+    "runs/order-4711?tab=history&entry=3",
+    "runs/order-4715?tab=signals",
+    "runs/order-4711?tab=io",
+    "runs/books-1?tab=related",
+    "runs/paused-1?tab=acts",
+    "runs/thumbs-1?tab=raw",
+    "workers",
+    "audit",
+    "settings",
+    "nowhere",
+)
+MODES: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "forced": {"forced_colors": "active"},
+    "contrast": {"contrast": "more"},
+    "narrow": {"viewport": {"width": 320, "height": 700}},
+}
+CHOSEN = tuple(MODES) if os.environ.get("BROWSER_MODES") == "all" else ("light",)
+
+
+def findings(page: Page) -> list[str]:
+    """What axe finds on a page. Its script may not be added to the page, so the tools of the browser run it."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{page.url.rpartition('/')[2]} {one['id']}: {node['html'][:160]} {node['failureSummary'][-160:]}"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("mode", CHOSEN)
+def test_axe_finds_nothing(tabs: Tabs, mode: str) -> None:
+    tabs.watch.allowed = ("400 (Bad Request)",)
+    page = tabs.open(**MODES[mode])
+    found: list[str] = []
+    for path in PATHS:
+        page.goto(f"/{path}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.locator(".skeleton")).to_have_count(0)
+        found += findings(page)
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found += findings(page)
+    page.keyboard.press("Escape")
+    page.goto("/runs/order-4715")
+    page.get_by_role("button", name="Skip…").click()
+    found += findings(page)
+
+    assert not found, "\n".join(found)
