@@ -353,11 +353,14 @@ class Engine:
     async def close(self) -> None:
         """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
 
+        If the calling task was cancelled more than once, as by a second Ctrl-C, running bodies are not awaited.
         A closed engine can be opened again.
         """
+        task = asyncio.current_task()
+        is_urgent = task is not None and task.cancelling() > 1
         async with self._gate:
             if self._is_open:
-                await self.shutdown()
+                await (self.shutdown(0.0) if is_urgent else self.shutdown())
 
     async def __aenter__(self) -> Self:
         return await self.open()
