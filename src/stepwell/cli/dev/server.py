@@ -51,9 +51,8 @@ class Api:
         from stepwell.http.server import make_server
 
         self._listener = listener
-        # The supervisor decides what Ctrl-C means.
         served = app(engine, access=LoopbackAccess(), dashboard=True, environment="dev")
-        self._server = make_server(served, grace_seconds=1, takes_signals=False)
+        self._server = make_server(served, grace_seconds=1)
 
     @property
     def url(self) -> str:
