@@ -47,7 +47,7 @@ async def test_a_published_event_starts_runs_until_the_trigger_is_paused_or_dele
 async def test_an_act_is_told_apart_from_one_that_changes_nothing_and_one_on_no_trigger(desk: Desk, act: str) -> None:
     async def ask(name: str) -> tuple[int, Any]:
         done = await (
-            desk.ask("DELETE", f"/triggers/{name}") if act == "delete" else desk.post(f"/triggers/{name}/{act}")
+            desk.ask("DELETE", f"/api/triggers/{name}") if act == "delete" else desk.post(f"/triggers/{name}/{act}")
         )
         return done.status_code, done.json()
 
@@ -66,17 +66,17 @@ async def test_an_act_is_told_apart_from_one_that_changes_nothing_and_one_on_no_
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("GET", "/triggers?state=broken", None),
-        ("GET", "/triggers?limit=0", None),
-        ("POST", "/triggers/t/pause", {"reason": 7}),
-        ("POST", "/triggers/t/pause", {"why": "typo"}),
-        ("PUT", "/views/mine", {"columns": ["statu"]}),
-        ("PUT", "/views/mine", {"columns": ["key"] * 51}),
-        ("PUT", "/views/mine", {"columns": ["attr.a b"]}),
-        ("PUT", "/views/mine", {"sort": "tok"}),
-        ("PUT", "/views/mine", {"sort": "took status:failed"}),
-        ("PUT", "/views/mine", {"filter": "attr.amount:>"}),
-        ("PUT", "/views/mine", {"filtre": "status:failed"}),
+        ("GET", "/api/triggers?state=broken", None),
+        ("GET", "/api/triggers?limit=0", None),
+        ("POST", "/api/triggers/t/pause", {"reason": 7}),
+        ("POST", "/api/triggers/t/pause", {"why": "typo"}),
+        ("PUT", "/api/views/mine", {"columns": ["statu"]}),
+        ("PUT", "/api/views/mine", {"columns": ["key"] * 51}),
+        ("PUT", "/api/views/mine", {"columns": ["attr.a b"]}),
+        ("PUT", "/api/views/mine", {"sort": "tok"}),
+        ("PUT", "/api/views/mine", {"sort": "took status:failed"}),
+        ("PUT", "/api/views/mine", {"filter": "attr.amount:>"}),
+        ("PUT", "/api/views/mine", {"filtre": "status:failed"}),
         ("PUT", "/views/~mine", {}),
     ],
 )
