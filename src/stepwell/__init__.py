@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from stepwell.model.retries import Retry
+    from stepwell.model.schedules import Schedule, Scheduled, at, cron, every
     from stepwell.model.topics import Event
     from stepwell.model.transactions import Transaction
     from stepwell.replay.budgets import Budget
@@ -94,6 +95,8 @@ __all__ = [
     "RunCancelled",
     "RunFailed",
     "RunPaused",
+    "Schedule",
+    "Scheduled",
     "Secret",
     "Signal",
     "Slept",
@@ -112,7 +115,10 @@ __all__ = [
     "Winner",
     "WorkerSettings",
     "Workflow",
+    "at",
+    "cron",
     "done",
+    "every",
     "signal",
     "step",
     "timer",
@@ -149,6 +155,7 @@ _HOMES = {
         "WaitTimeout",
     ],
     "stepwell.model.retries": ["Retry"],
+    "stepwell.model.schedules": ["Schedule", "Scheduled", "at", "cron", "every"],
     "stepwell.model.topics": ["Event"],
     "stepwell.model.transactions": ["Transaction"],
     "stepwell.replay.budgets": ["Budget"],

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.saved_views import SavedView
+    from stepwell.engine.schedule_views import (
+        BackfillView,
+        BackfilledTickView,
+        PreviewedTickView,
+        ScheduleActView,
+        ScheduleDifferenceView,
+        ScheduleOutcomeView,
+        ScheduleProblemView,
+        ScheduleView,
+        TickView,
+        TriggeredView,
+    )
     from stepwell.engine.service_failures import ServiceFailureView
     from stepwell.engine.triggers import TriggerActView, TriggerFailureView, TriggerView
     from stepwell.engine.views import (
@@ -29,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttemptView",
+    "BackfillView",
+    "BackfilledTickView",
     "BulkItem",
     "BulkView",
     "Cause",
@@ -38,18 +52,26 @@ __all__ = [
     "HoldActView",
     "HoldView",
     "OwedEvent",
+    "PreviewedTickView",
     "ProgressView",
     "Recovered",
     "RepairPlan",
     "RunView",
     "SavedView",
+    "ScheduleActView",
+    "ScheduleDifferenceView",
+    "ScheduleOutcomeView",
+    "ScheduleProblemView",
+    "ScheduleView",
     "ServiceFailureView",
     "SignalView",
     "StreamItem",
     "StreamReset",
+    "TickView",
     "TriggerActView",
     "TriggerFailureView",
     "TriggerView",
+    "TriggeredView",
     "WaitView",
 ]
 
@@ -61,6 +83,18 @@ _HOMES = {
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.saved_views": ["SavedView"],
+    "stepwell.engine.schedule_views": [
+        "BackfillView",
+        "BackfilledTickView",
+        "PreviewedTickView",
+        "ScheduleActView",
+        "ScheduleDifferenceView",
+        "ScheduleOutcomeView",
+        "ScheduleProblemView",
+        "ScheduleView",
+        "TickView",
+        "TriggeredView",
+    ],
     "stepwell.engine.service_failures": ["ServiceFailureView"],
     "stepwell.engine.triggers": ["TriggerActView", "TriggerFailureView", "TriggerView"],
     "stepwell.engine.views": [
