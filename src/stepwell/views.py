@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.schedule_views import (
-        BackfillView,
         BackfilledTickView,
+        BackfillView,
         PreviewedTickView,
         ScheduleActView,
         ScheduleDifferenceView,

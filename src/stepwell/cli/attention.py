@@ -29,6 +29,7 @@ async def examine_attention(client: Client) -> list[Finding]:
         await _unserved(client),
         await _dead_letters(client),
         *await _triggers(client),
+        *await _schedules(client),
         await _services(client),
     ]
 
@@ -208,6 +209,48 @@ async def _triggers(client: Client) -> list[Finding]:
             )
         )
     return found or [fine("triggers", "every trigger is active, and fits the events of the last day")]
+
+
+async def _schedules(client: Client) -> list[Finding]:
+    schedules = client.engine.schedules
+    stuck, late = await schedules.list(cannot_fire=True, limit=_READ_MAX + 1), await schedules.list_late()
+    unreadable = [one for one in await schedules.list(limit=_READ_MAX + 1) if one.unreadable]
+    found: list[Finding] = []
+    if stuck:
+        problem = stuck[0].problem
+        assert problem is not None
+        found.append(
+            warning(
+                "schedules",
+                f"{_count(len(stuck), 'schedule', 'schedules')} cannot start runs, such as {stuck[0].name}:"
+                f" {problem.message}",
+                why="its ticks start nothing until that is solved; other schedules are not affected",
+                fix=f"stepwell schedule show {shell_word(stuck[0].name)}",
+            )
+        )
+    if unreadable:
+        found.append(
+            warning(
+                "unreadable schedules",
+                f"{_count(len(unreadable), 'schedule', 'schedules')} cannot be read here, such as"
+                f" {unreadable[0].name}: {unreadable[0].unreadable}",
+                why="a worker that cannot read a schedule either starts nothing for it",
+                fix=f"stepwell schedule show {shell_word(unreadable[0].name)}",
+            )
+        )
+    if late:
+        due_at = late[0].due_at
+        assert due_at is not None
+        found.append(
+            warning(
+                "late schedules",
+                f"{_count(len(late), 'schedule is', 'schedules are')} due and was not looked at, such as {late[0].name}:"
+                f" due since {due_at:%Y-%m-%d %H:%M:%S} UTC",
+                why="every worker starts the runs of due schedules, whatever its workflows are; no worker does now",
+                fix="stepwell worker MODULE",
+            )
+        )
+    return found or [fine("schedules", "every schedule can start its runs, and none is late")]
 
 
 async def _services(client: Client) -> Finding:

@@ -88,7 +88,9 @@ class ScheduleDeclarations:
             schedule.jitter,
         )
         now = self._backend.opened.now()
-        check_spec_input(self._backend, name, spec, Target(workflow.name, workflow.version, workflow), sample(spec, now))
+        check_spec_input(
+            self._backend, name, spec, Target(workflow.name, workflow.version, workflow), sample(spec, now)
+        )
         return spec
 
 

@@ -233,7 +233,9 @@ def _resumed(it: Document[ScheduleBody], body: ScheduleBody, now: Instant, line:
 # --- parts of a draft ---
 
 
-def draft(body: ScheduleBody, state: ScheduleState, *lines: NewLine, starts: tuple[NewRun, ...] = ()) -> Draft[ScheduleBody]:
+def draft(
+    body: ScheduleBody, state: ScheduleState, *lines: NewLine, starts: tuple[NewRun, ...] = ()
+) -> Draft[ScheduleBody]:
     """A schedule as it is to be."""
     if state is ScheduleState.ACTIVE and _is_over(body):
         state = ScheduleState.ENDED

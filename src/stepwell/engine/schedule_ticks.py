@@ -169,18 +169,17 @@ class _Pass:
         body = with_outcomes(self.body, self.outcomes)
         looks = body.looks + 1 if self.held is not None and self.held == body.held else 0
         look_at = None if self.held is None else self.now + min(LOOK_FIRST << min(looks, 10), LOOK_MAX)
-        return msgspec.structs.replace(
-            body,
-            last_fired=self.last_fired,
-            active=tuple(self.running)[-ACTIVE_MAX:],
-            held=self.held,
-            looks=looks,
-            look_at=look_at,
-            cancels=tuple(self.cancels),
-            problem=self.problem,
-            is_blocked=False,
-            **changes,
-        )
+        found: dict[str, object] = {
+            "last_fired": self.last_fired,
+            "active": tuple(self.running)[-ACTIVE_MAX:],
+            "held": self.held,
+            "looks": looks,
+            "look_at": look_at,
+            "cancels": tuple(self.cancels),
+            "problem": self.problem,
+            "is_blocked": False,
+        }
+        return msgspec.structs.replace(body, **{**found, **changes})
 
 
 def ticked(it: Document[ScheduleBody], now: Instant, running: tuple[str, ...], make: MakeRun) -> Draft[ScheduleBody]:

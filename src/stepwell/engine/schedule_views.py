@@ -28,8 +28,8 @@ class ScheduleProblemView:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOutcomeView:
-    """What became of a tick: "started", "triggered", "skipped", "missed" or "failed". Missed ticks up to `until` are one
-    outcome. `run_status` is that of the run now: None if it was pruned.
+    """What became of a tick: "started", "triggered", "skipped", "missed" or "failed". Missed ticks up to `until` are
+    one outcome. `run_status` is that of the run now: None if it was pruned.
     """
 
     fire_time: datetime
@@ -98,8 +98,8 @@ class ScheduleActView:
 
 @dataclass(frozen=True, slots=True)
 class TickView:
-    """A time at which a schedule is due. `local_time` is by the clocks of its zone, and `note` says what a change of the
-    clocks does to it.
+    """A time at which a schedule is due. `local_time` is by the clocks of its zone, and `note` says what a change of
+    the clocks does to it.
     """
 
     fire_time: datetime

@@ -212,7 +212,9 @@ class Schedules:
         name, body, now = it.record.record_id, it.body, self._backend.opened.now()
         ticks = _bounded(body.spec.rule, since, until, now, limit)
         target = await self._target(body.spec.workflow)
-        runs = [new_run(self._backend, name, body.spec, target, tick, before(body.spec.rule, tick), by=by) for tick in ticks]
+        runs = [
+            new_run(self._backend, name, body.spec, target, tick, before(body.spec.rule, tick), by=by) for tick in ticks
+        ]
         known = await self._statuses([run.run_id for run in runs])
         if not dry_run:
             for at in range(0, len(runs), _BATCH):

@@ -92,7 +92,9 @@ def read_attributes(given: Any, where: str, *, may_remove: bool = False, may_be_
     own = next((name for name in given if isinstance(name, str) and name.startswith(OWN)), None)
     if own is not None and not may_be_own:
         raise InvalidOptionError(
-            f"attribute {own!r:.80} is set by stepwell itself", where=where, fix=f"a name that does not begin with {OWN}"
+            f"attribute {own!r:.80} is set by stepwell itself",
+            where=where,
+            fix=f"a name that does not begin with {OWN}",
         )
     read = [
         Attribute(_check_name(name, where), "")

@@ -22,6 +22,7 @@ from stepwell.nearest import nearest
 
 NAME_MAX: Final = 160  # the key of a run is the name with a time after it
 JITTER_MAX: Final = Span(7 * DAY)
+NO_JITTER: Final = Span(0)
 ON_TIME: Final = Span(60_000_000)  # a tick that is started later than this was missed
 
 SCHEDULE: Final = "stepwell.schedule"
@@ -70,12 +71,14 @@ class Schedule:
     overlap: Overlap = Overlap.SKIP
     catch_up: CatchUp = CatchUp.LATEST
     window: Span | None = None
-    jitter: Span = Span(0)
+    jitter: Span = NO_JITTER
     name: str | None = None
 
     def next(self, count: int = 10, *, after: datetime) -> list[datetime]:
         """The next times at which it is due, by the clocks of its zone."""
-        return [local(tick, zone_of(self.rule)) for tick in following(self.rule, to_instant(after, what="after"), count)]
+        return [
+            local(tick, zone_of(self.rule)) for tick in following(self.rule, to_instant(after, what="after"), count)
+        ]
 
 
 def cron(

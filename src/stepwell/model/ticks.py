@@ -170,7 +170,8 @@ def _check_cron(cron: Any) -> str:
             raise _never(spelled) from None
         raise InvalidOptionError(
             f"cron {spelled!r} cannot be read: {reason[:1].lower()}{reason[1:]}",
-            why="its fields are minute (0-59), hour (0-23), day of the month (1-31, L), month (1-12), day of the week (0-7)",
+            why="its fields are minute (0-59), hour (0-23), day of the month (1-31, L), month (1-12) and day of the week"
+            " (0-7)",
             fix='cron="0 6 * * 1-5" is 06:00 on weekdays',
         ) from None
     return spelled
@@ -323,7 +324,7 @@ def _begin(rule: CronRule, moment: datetime, *, reverse: bool = False) -> CronSi
 def _parse(cron: str) -> CronSim:
     from cronsim import CronSim
 
-    return CronSim(cron, datetime(2000, 1, 1))  # noqa: DTZ001  any time, only to read the fields
+    return CronSim(cron, datetime(2000, 1, 1))
 
 
 # --- words ---
@@ -343,7 +344,10 @@ def in_words(rule: Rule) -> str:
     """A rule in words: "At 06:00 on Monday through Friday, Europe/Berlin"."""
     match rule:
         case AtRule():
-            return f"Once, {local(Instant(rule.at), rule.zone):%d %b %Y at %H:%M:%S}".removesuffix(":00") + f", {rule.zone}"
+            return (
+                f"Once, {local(Instant(rule.at), rule.zone):%d %b %Y at %H:%M:%S}".removesuffix(":00")
+                + f", {rule.zone}"
+            )
         case EveryRule():
             shift = f", {length_in_words(Span(rule.offset))} after the full interval" if rule.offset else ""
             return f"Every {length_in_words(Span(rule.every), is_every=True)}{shift}"
