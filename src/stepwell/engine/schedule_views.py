@@ -114,7 +114,7 @@ class PreviewedTickView:
 
     fire_time: datetime
     local_time: str
-    fate: str  # "started", "skipped", "missed", "failed", "held", "will start", "will not start"
+    fate: str  # an outcome, or "held", "did not start", "will start", "will not start"
     reason: str
     run_id: str | None
     run_status: str | None

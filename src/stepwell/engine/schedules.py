@@ -469,7 +469,8 @@ def _fate(it: Document[ScheduleBody], tick: Instant, now: Instant) -> tuple[str,
     if tick <= body.cursor:
         return "did not start", "it was paused or had other times then, or this is too long ago to be known"
     if state == ScheduleState.PAUSED:
-        return "will not start", f"it is paused: {body.reason}" if body.reason else "it is paused"
+        fate = "did not start" if tick <= now else "will not start"
+        return fate, f"it is paused: {body.reason}" if body.reason else "it is paused"
     if state == ScheduleState.ENDED:
         return "will not start", "it has ended"
     if body.problem is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -70,7 +71,7 @@ def test_rv_40_two_oclock_in_new_york_over_2026() -> None:
     shown = [local(tick, "America/New_York") for tick in ticks]
 
     assert len(ticks) == 365
-    assert all(one < two for one, two in zip(ticks, ticks[1:], strict=False))
+    assert all(one < two for one, two in pairwise(ticks))
     assert [one.date().isoformat() for one in shown if one.hour != 2] == ["2026-03-08"]
     assert [(one.hour, one.minute) for one in shown if one.date() == date(2026, 3, 8)] == [(3, 0)]
     assert len([one for one in shown if one.date() == date(2026, 11, 1)]) == 1
