@@ -71,8 +71,17 @@ class ScheduleBody(msgspec.Struct, frozen=True):
     look_at: int | None = None  # when it is looked again, for a held tick or because it is blocked
     is_blocked: bool = False  # its ticks cannot be dealt with now, and wait
     cancels: tuple[str, ...] = ()  # runs to cancel
-    outcomes: tuple[Outcome, ...] = ()  # the newest first
+    log: str = ""  # its outcomes as one text, the newest first: so a tick costs the codec little
     problem: Problem | None = None
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The last outcomes, the newest first."""
+        return _read_log(self.log) if self.log else ()
+
+
+_read_log: Final = msgspec.json.Decoder(tuple[Outcome, ...]).decode
+_write_log: Final = msgspec.json.Encoder().encode
 
 
 FIELDS: Final = ("when", "workflow", "input", "overlap", "catch_up", "window", "jitter")
@@ -312,8 +321,11 @@ def _unheld(body: ScheduleBody, now: Instant, why: str) -> ScheduleBody:
 
 def with_outcomes(body: ScheduleBody, outcomes: Iterable[Outcome]) -> ScheduleBody:
     """With further outcomes, in the order in which they came."""
-    found = (*reversed(tuple(outcomes)), *body.outcomes)
-    return msgspec.structs.replace(body, outcomes=found[:OUTCOMES_MAX])
+    new = tuple(outcomes)
+    if not new:
+        return body
+    found = (*reversed(new), *body.outcomes)
+    return msgspec.structs.replace(body, log=_write_log(found[:OUTCOMES_MAX]).decode())
 
 
 def workflow_label(workflow: str) -> str:

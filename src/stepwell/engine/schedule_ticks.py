@@ -27,7 +27,7 @@ from stepwell.model.states import ScheduleState
 from stepwell.model.ticks import after, before
 
 STARTS_MAX: Final = 100  # of one schedule in one change; the rest follows at once
-ACTIVE_MAX: Final = 100
+ACTIVE_MAX: Final = 20
 _TEXT_MAX: Final = 500
 
 MakeRun = Callable[[Instant, "Instant | None"], NewRun]
