@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from sim.coroutines import at_once
-from stepwell.clock import SECOND, Instant
+from stepwell.clock import SECOND, Instant, to_instant
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.engine.records import body_place
 from stepwell.engine.schedule_records import Outcome, ScheduleBody, delay_of
 from stepwell.engine.schedule_ticks import STARTS_MAX
 from stepwell.model.records import Changed, ChangeOutcome, RecordChange, RecordFilter
 from stepwell.model.runs import NewRun
-from stepwell.model.schedules import ON_TIME, SCHEDULE, CatchUp, Overlap, tick_key
+from stepwell.model.schedules import ON_TIME, SCHEDULE, CatchUp, Overlap, scheduled_of, tick_key
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.model.ticks import ticks_between
 from stepwell.stores.base.store import Store
@@ -181,7 +181,8 @@ class ScheduleChecker:
             self.violate(name, "its outcomes and its starts differ")
         active = {run_id for run_id in known if self._is_active(run_id)}
         for run in starts:
-            tick = keys.get(str(run.key), Instant(0))
+            scheduled = scheduled_of(run.attributes)
+            tick = Instant(0) if scheduled is None else to_instant(scheduled.fire_time)
             if tick in known.values():
                 self.violate(name, f"tick {tick} started two runs")
             if tick and tick <= self._begun[name]:
