@@ -21,12 +21,13 @@ from stepwell.stores.sqlite.transitions import changes, records
 
 def tick_dealt_with_twice() -> Patches:
     """The last tick of a change stays due."""
-    original = schedule_ticks.due_ticks
+    original, again = schedule_ticks.due_ticks, set[tuple[str, int]]()
 
     def due_ticks(body: ScheduleBody, now: Instant) -> Any:
         found = original(body, now)
-        if found.cursor is None or found.cursor % 7:
+        if found.cursor is None or (body.name, found.cursor) in again:
             return found
+        again.add((body.name, found.cursor))
         return found._replace(cursor=Instant(found.cursor - 1), next_at=found.cursor)
 
     return [(schedule_ticks, "due_ticks", due_ticks)]
