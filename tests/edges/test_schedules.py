@@ -23,7 +23,7 @@ def test_a_schedule_from_its_creation_to_its_end(cli: Cli, db: Shop) -> None:
     )
     assert made.out.startswith("Schedule nightly: At 06:00 on Monday through Friday, Europe/Berlin; next "), made.err
     taken = cli("schedule", "new", "nightly", "checkout", "--every", "5m", "customer=a", "amount:=1", *ask)
-    assert (taken.code, "there is a schedule 'nightly'" in taken.err) == (2, True)
+    assert (taken.code, "there is a schedule 'nightly'" in taken.err) == (5, True)
 
     dry = cli("schedule", "backfill", "nightly", "--from", "2026-01-05", "--to", "2026-01-11", "--dry-run", *ask)
     assert dry.out.splitlines()[-1] == "nightly: would start 5 of 5 ticks"
@@ -62,7 +62,7 @@ def test_a_schedule_from_its_creation_to_its_end(cli: Cli, db: Shop) -> None:
     free = cli("schedule", "next", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "-n", "1", "-o", "json", *ask)
     assert len(free.json["ticks"]) == 1
     assert cli("schedule", "next", *ask).code == 2
-    assert cli("schedule", "use-code", "nightly", *ask).code == 2
+    assert cli("schedule", "use-code", "nightly", *ask).code == 5
     assert cli("schedule", "resume", "nightly", *ask).out == "Schedule nightly is resumed\n"
     assert cli("schedule", "rm", "nightly", *ask).out == "Schedule nightly is deleted\n"
     gone = cli("schedule", "show", "nightly", *ask)
