@@ -17,6 +17,7 @@ from bench.limits import limits
 from bench.records import records
 from bench.report import Report
 from bench.resuming import resume
+from bench.schedules import schedules
 from bench.sequential import w1, w8
 from bench.sizes import FULL, QUICK, Size
 from bench.surfaces import surfaces
@@ -38,10 +39,11 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "resume": resume,
     "W9": w9,
     "records": records,
+    "schedules": schedules,
     "endless": endless,
     "surfaces": surfaces,
 }
-APART = ("W9", "records", "endless", "surfaces")  # they take minutes: only if named
+APART = ("W9", "records", "schedules", "endless", "surfaces")  # they take minutes: only if named
 
 
 def main() -> int:
