@@ -68,10 +68,7 @@ class ScheduleChecker:
         self._bodies[name] = (answer.version, body, change.record.state)
         self.stats[verb] += 1
         now = self._store.now()
-        if verb in ("created", "resumed") or before is None:
-            self._begun[name] = Instant(body.cursor)
-            self._check_begins(name, body)
-        elif before.spec.rule != body.spec.rule:
+        if verb in ("created", "resumed") or before is None or before.spec.rule != body.spec.rule:
             self._begun[name] = Instant(body.cursor)
             self._check_begins(name, body)
         elif verb == "ticked":
@@ -80,7 +77,6 @@ class ScheduleChecker:
             self.violate(name, f"{verb} moved it from {before.cursor} to {body.cursor}")
         if verb in ("triggered", "backfilled"):
             self._by_people |= {run.run_id for run in change.starts}
-        known = self._runs.setdefault(name, {})
         started = set(answer.started)
         for run in change.starts:
             if run.run_id not in started and verb == "ticked" and run.run_id not in self._by_people:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from stepwell.model.retries import Retry
-    from stepwell.model.schedules import Schedule, Scheduled, at, cron, every
+    from stepwell.model.schedules import at, cron, every
     from stepwell.model.topics import Event
     from stepwell.model.transactions import Transaction
     from stepwell.replay.budgets import Budget
@@ -95,8 +95,6 @@ __all__ = [
     "RunCancelled",
     "RunFailed",
     "RunPaused",
-    "Schedule",
-    "Scheduled",
     "Secret",
     "Signal",
     "Slept",
@@ -155,7 +153,7 @@ _HOMES = {
         "WaitTimeout",
     ],
     "stepwell.model.retries": ["Retry"],
-    "stepwell.model.schedules": ["Schedule", "Scheduled", "at", "cron", "every"],
+    "stepwell.model.schedules": ["at", "cron", "every"],
     "stepwell.model.topics": ["Event"],
     "stepwell.model.transactions": ["Transaction"],
     "stepwell.replay.budgets": ["Budget"],

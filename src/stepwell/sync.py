@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
@@ -37,7 +36,6 @@ from stepwell.engine.service_failures import ServiceFailureView
 from stepwell.engine.signals import Signals
 from stepwell.engine.skips import NO_RESULT
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
-from stepwell.engine.trigger_records import paused
 from stepwell.engine.triggers import Trigger, TriggerActView, Triggers, TriggerView
 from stepwell.engine.versions import Versions
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView
@@ -47,7 +45,6 @@ from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.templates import Template
-from stepwell.model.ticks import before
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal
@@ -467,7 +464,7 @@ class SyncSchedules:
         name: str,
         *,
         workflow: Workflow[Any, Any] | str,
-        paused: bool = False,
+        is_paused: bool = False,
         by: str = "",
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
@@ -477,7 +474,7 @@ class SyncSchedules:
         `AlreadyExistsError` for a name that is taken, `InvalidOptionError` for times that are never due,
         `UnknownWorkflowError`, and `InvalidInputError` if the input does not fit the workflow.
         """
-        return self._portal.wait(self._inner.create(name, workflow=workflow, paused=paused, by=by, **options))
+        return self._portal.wait(self._inner.create(name, workflow=workflow, is_paused=is_paused, by=by, **options))
 
     def update(self, name: str, *, by: str = "", **changes: Unpack[ScheduleChanges]) -> bool:
         """Change parts of a schedule; false if they are so already. With other times, nothing is due for the time
@@ -528,13 +525,13 @@ class SyncSchedules:
         """What people and deploys did to a schedule, newest first. All of its ticks are one line, the last."""
         return self._portal.wait(self._inner.history(name, limit=limit))
 
-    def next(self, name: str, count: int = 10) -> list[TickView]:
+    def next(self, name: str, limit: int = 10) -> list[TickView]:
         """The next ticks of a schedule, whether it is paused or not."""
-        return self._portal.wait(self._inner.next(name, count))
+        return self._portal.wait(self._inner.next(name, limit))
 
-    def next_of(self, count: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
+    def next_of(self, limit: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
         """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
-        return self._portal.wait(self._inner.next_of(count, **times))
+        return self._portal.wait(self._inner.next_of(limit, **times))
 
     def preview(self, name: str, since: datetime, until: datetime, *, limit: int = 1000) -> list[PreviewedTickView]:
         """Each tick from `since` on and before `until`: what became of it, or what will, and why. Changes nothing.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from stepwell.engine.workers import Recovered
     from stepwell.errors.records import FailureRecord
+    from stepwell.model.schedules import Schedule, Scheduled
 
 __all__ = [
     "AttemptView",
@@ -58,11 +59,13 @@ __all__ = [
     "RepairPlan",
     "RunView",
     "SavedView",
+    "Schedule",
     "ScheduleActView",
     "ScheduleDifferenceView",
     "ScheduleOutcomeView",
     "ScheduleProblemView",
     "ScheduleView",
+    "Scheduled",
     "ServiceFailureView",
     "SignalView",
     "StreamItem",
@@ -109,6 +112,7 @@ _HOMES = {
     ],
     "stepwell.engine.workers": ["Recovered"],
     "stepwell.errors.records": ["FailureRecord"],
+    "stepwell.model.schedules": ["Schedule", "Scheduled"],
 }
 
 if not TYPE_CHECKING:  # a type checker knows exactly the names above

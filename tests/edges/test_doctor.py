@@ -61,6 +61,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "pending",
         "dead",
         "triggers",
+        "schedules",
         "services",
     ]
     warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
@@ -208,7 +209,7 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 28 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 29 checks are fine.")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

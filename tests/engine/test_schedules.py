@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
 from stepwell import Context, SyncEngine, at, cron, every, workflow
-from stepwell.clock import SECOND, Instant, to_datetime
+from stepwell.clock import to_datetime
 from stepwell.engine.records import RecordKind, Records
-from stepwell.engine.schedule_records import ScheduleBody, created
+from stepwell.engine.schedule_records import ScheduleBody
 from stepwell.engine.schedule_ticks import ACTIVE_MAX
 from stepwell.errors import (
     AlreadyExistsError,
@@ -24,9 +23,6 @@ from stepwell.errors import (
     NotFoundError,
     UnknownWorkflowError,
 )
-from stepwell.model.records import NewRecord, NewRecordEvent, RecordChange
-from stepwell.model.schedules import Spec
-from stepwell.model.ticks import CronRule
 from tests.cases.harness import Harness, Node
 
 
@@ -182,51 +178,6 @@ async def test_a_run_that_continues_as_new_is_in_the_way_until_its_chain_ends(ha
     assert (last.generation, last.attributes["stepwell.schedule"]) == (3, "c")
 
 
-async def test_rv_39_a_broken_schedule_has_its_own_error_and_the_good_one_fires(harness: Harness):
-    worker = await harness.worker(report, tidy)
-    backend = worker.engine._backend
-    records, now = Records(backend, RecordKind.SCHEDULE, ScheduleBody), worker.engine.now()
-
-    async def put(name: str, spec: Spec) -> None:
-        """As an older release, or another machine, may have stored it."""
-        draft = created(name, msgspec.structs.replace(spec, rule=CronRule("* * * * *")), None, "", now, is_paused=False)
-        assert draft.body is not None
-        body = msgspec.structs.replace(draft.body, spec=spec)
-        await worker.do(records.change(name, lambda it: msgspec_draft(draft, body)))
-
-    def msgspec_draft(draft: Any, body: ScheduleBody) -> Any:
-        from dataclasses import replace
-
-        return replace(draft, body=body)
-
-    await put("february", Spec(CronRule("0 0 31 2 *"), "tidy"))
-    await put("mars", Spec(CronRule("* * * * *", "Mars/Olympus"), "tidy"))
-    await put("unfit", Spec(CronRule("* * * * *"), "report", {"day": "someday"}))
-    await put("unknown", Spec(CronRule("* * * * *"), "gone"))
-    record = NewRecord("schedule", "json", "active", b"j{not json", (), Instant(now + 60 * SECOND))
-    await worker.do(backend.store.records.change([RecordChange("x", 0, record, (NewRecordEvent("created"),))]))
-    await worker.do(worker.engine.schedules.create("good", workflow=tidy, cron="* * * * *"))
-    await harness.advance("10m")
-
-    assert len(await keys(worker, "attr.stepwell.schedule:good")) == 10
-    assert len(await keys(worker)) == 10
-    stuck = {one.name: one for one in await worker.do(worker.engine.schedules.list(cannot_fire=True))}
-    assert {name: one.problem.message for name, one in stuck.items()} == {
-        "february": "cron '0 0 31 2 *' cannot be read: Bad day-of-month",
-        "mars": "there is no time zone 'Mars/Olympus'",
-        "unfit": stuck["unfit"].problem.message,
-        "unknown": "there is no workflow 'gone'.",
-    }
-    assert "day" in stuck["unfit"].problem.message
-    assert "someday" not in stuck["unfit"].problem.message
-    assert [kind for _, kind in await outcomes(worker, "unfit")][-1] == "failed"
-    broken = await worker.do(worker.engine.schedules.get("json"))
-    assert broken.unreadable
-    # They have left the queue: none of them is looked at in the next minutes.
-    late = [one.name for one in await worker.do(worker.engine.schedules.list_late())]
-    assert late == []
-
-
 async def test_a_workflow_that_appears_again_gets_the_ticks_that_waited(harness: Harness):
     worker = await harness.worker(tidy)
     await worker.do(worker.engine.schedules.create("t", workflow=tidy, every="10m"))
@@ -290,7 +241,7 @@ async def test_code_declares_changes_and_pauses_schedules_and_people_win(harness
 async def test_verbs_of_people(harness: Harness):
     worker = await harness.worker(report, tidy, slow)
     schedules = worker.engine.schedules
-    await worker.do(schedules.create("s", workflow=report, cron="0 6 * * *", input=INPUT, paused=True, by="ann"))
+    await worker.do(schedules.create("s", workflow=report, cron="0 6 * * *", input=INPUT, is_paused=True, by="ann"))
     assert await outcomes(worker, "S") == []
     await harness.advance("2d")
     assert await keys(worker) == []

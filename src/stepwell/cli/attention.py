@@ -244,8 +244,8 @@ async def _schedules(client: Client) -> list[Finding]:
         found.append(
             warning(
                 "late schedules",
-                f"{_count(len(late), 'schedule is', 'schedules are')} due and was not looked at, such as {late[0].name}:"
-                f" due since {due_at:%Y-%m-%d %H:%M:%S} UTC",
+                f"{_count(len(late), 'schedule is', 'schedules are')} due and was not looked at, such as"
+                f" {late[0].name}: due since {due_at:%Y-%m-%d %H:%M:%S} UTC",
                 why="every worker starts the runs of due schedules, whatever its workflows are; no worker does now",
                 fix="stepwell worker MODULE",
             )

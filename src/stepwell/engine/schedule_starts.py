@@ -34,9 +34,16 @@ class Targets:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._served: dict[str, int] | None = None
+        self._found: dict[str, Target] = {}
 
     async def find(self, workflow: str) -> Target:
         """The newest version that is known here, else that a live worker serves. Raises `UnknownWorkflowError`."""
+        found = self._found.get(workflow)
+        if found is None:
+            found = self._found[workflow] = await self._find(workflow)
+        return found
+
+    async def _find(self, workflow: str) -> Target:
         known = self._known(workflow)
         if known is not None:
             return Target(workflow, known.version, known)

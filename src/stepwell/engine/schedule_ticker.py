@@ -37,15 +37,16 @@ class Ticker:
 
     async def run_once(self) -> int:
         """Act on everything that is due now; returns how many schedules were changed here."""
-        changed, stuck = 0, set[tuple[str, int]]()
+        # Whoever changed a schedule, it has another version then. A row that cannot be changed must not stop the others.
+        changed, stuck, seen = 0, 0, set[tuple[str, int]]()
         while True:
-            found = await self._records.due(BATCH + len(stuck))
-            due = [one for one in found if (one.record.record_id, one.record.version) not in stuck]
-            if not due:
+            found = await self._records.due(BATCH + stuck)
+            due = [one for one in found if (one.record.record_id, one.record.version) not in seen]
+            stuck = len(found) - len(due)
+            if not due and len(found) < BATCH + stuck:
                 return changed
             changed += await self._act(due)
-            # Whoever changed them, they have other versions now. A row that cannot be changed must not stop the others.
-            stuck |= {(one.record.record_id, one.record.version) for one in due}
+            seen |= {(one.record.record_id, one.record.version) for one in due}
 
     async def _act(self, due: Sequence[Document[ScheduleBody]]) -> int:
         backend, targets = self._backend, Targets(self._backend)

@@ -60,7 +60,8 @@ from stepwell.model.schedules import (
     tick_run_id,
 )
 from stepwell.model.states import ScheduleState
-from stepwell.model.ticks import CronRule, Rule, at_rule, before, clock_change, cron_rule, every_rule, ticks_between
+from stepwell.model.ticks import CronRule, Rule, at_rule, clock_change, cron_rule, every_rule, ticks_between
+from stepwell.model.ticks import before as tick_before
 from stepwell.redaction import redact
 from stepwell.replay.workflows import Workflow
 
@@ -111,7 +112,7 @@ class Schedules:
         name: str,
         *,
         workflow: Workflow[Any, Any] | str,
-        paused: bool = False,
+        is_paused: bool = False,
         by: str = "",
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
@@ -129,7 +130,7 @@ class Schedules:
         check_rule_ahead(spec, now)
         await self._check_target(name, spec, workflow)
         await self._records.change(
-            name, lambda it: created(name, spec, it, by, self._backend.opened.now(), is_paused=paused)
+            name, lambda it: created(name, spec, it, by, self._backend.opened.now(), is_paused=is_paused)
         )
         return await self.get(name)
 
@@ -212,9 +213,8 @@ class Schedules:
         name, body, now = it.record.record_id, it.body, self._backend.opened.now()
         ticks = _bounded(body.spec.rule, since, until, now, limit)
         target = await self._target(body.spec.workflow)
-        runs = [
-            new_run(self._backend, name, body.spec, target, tick, before(body.spec.rule, tick), by=by) for tick in ticks
-        ]
+        rule = body.spec.rule
+        runs = [new_run(self._backend, name, body.spec, target, tick, tick_before(rule, tick), by=by) for tick in ticks]
         known = await self._statuses([run.run_id for run in runs])
         if not dry_run:
             for at in range(0, len(runs), _BATCH):
@@ -243,19 +243,19 @@ class Schedules:
         """What people and deploys did to a schedule, newest first. All of its ticks are one line, the last."""
         return [act_view(line) for line in await self._records.history(check_name(name), limit=limit)]
 
-    async def next(self, name: str, count: int = 10) -> list[TickView]:
+    async def next(self, name: str, limit: int = 10) -> list[TickView]:
         """The next ticks of a schedule, whether it is paused or not."""
         it = await self._get(name)
         now = self._backend.opened.now()
-        return [tick_view(it.body, tick) for tick in following(it.body.spec.rule, now, _counted(count))]
+        return [tick_view(it.body, tick) for tick in following(it.body.spec.rule, now, _counted(limit))]
 
-    async def next_of(self, count: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
+    async def next_of(self, limit: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
         """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
         rule = self._parts("new", times).get("when")
         if rule is None:
             raise InvalidOptionError("there are no times", fix='cron="0 6 * * 1-5", every="5m" or at=...')
         now = self._backend.opened.now()
-        return [rule_tick_view(rule, tick) for tick in following(rule, now, _counted(count))]
+        return [rule_tick_view(rule, tick) for tick in following(rule, now, _counted(limit))]
 
     async def preview(
         self, name: str, since: datetime, until: datetime, *, limit: int = 1_000

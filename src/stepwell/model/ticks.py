@@ -170,8 +170,8 @@ def _check_cron(cron: Any) -> str:
             raise _never(spelled) from None
         raise InvalidOptionError(
             f"cron {spelled!r} cannot be read: {reason[:1].lower()}{reason[1:]}",
-            why="its fields are minute (0-59), hour (0-23), day of the month (1-31, L), month (1-12) and day of the week"
-            " (0-7)",
+            why="its fields are minute (0-59), hour (0-23), day of the month (1-31, L), month (1-12) and"
+            " day of the week (0-7)",
             fix='cron="0 6 * * 1-5" is 06:00 on weekdays',
         ) from None
     return spelled

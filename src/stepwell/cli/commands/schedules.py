@@ -169,7 +169,7 @@ def _new(
         chosen["input"] = read_input(input, what="the input")
 
     async def make(client: Client) -> ScheduleView:
-        return await client.engine.schedules.create(name, workflow=workflow, paused=paused, by=by, **chosen)
+        return await client.engine.schedules.create(name, workflow=workflow, is_paused=paused, by=by, **chosen)
 
     found = ask(settings, make, workflows=_load(settings))
     line = f"Schedule {found.name}: {found.when}" + (

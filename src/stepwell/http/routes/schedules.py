@@ -257,7 +257,7 @@ async def create(call: Call) -> Reply:
         "jitter": body.jitter,
     }
     made = await call.services.engine.schedules.create(
-        body.name, workflow=body.workflow, paused=body.paused, by=call.caller.name, **options
+        body.name, workflow=body.workflow, is_paused=body.paused, by=call.caller.name, **options
     )
     call.after = made.state
     return Reply(_body(call, made), 201, {"location": f"schedules/{made.name}"})
