@@ -147,7 +147,7 @@ class _Worker:
         if world.knows_all or rng.random() < 0.5:
             served.append(not_everywhere)
         self.engine = Engine(
-            RemoteStore(inner, _Wire(world, self), wakeups),  # type: ignore[arg-type]
+            RemoteStore(inner, _Wire(world, self), wakeups),
             workflows=served,
             settings=_SETTINGS,
             environment=self.process.environment,
@@ -202,7 +202,7 @@ class ScheduleWorld:
         self._inspector = self.database.open(outside.environment, clock)
         self.checker = ScheduleChecker(self._inspector)
         self.people = Engine(
-            RemoteStore(self.database.open(outside.environment, clock), _Seen(self), self._inspector.wakeups),  # type: ignore[arg-type]
+            RemoteStore(self.database.open(outside.environment, clock), _Seen(self), self._inspector.wakeups),
             workflows=[at_once_done, takes_long, continues, not_everywhere],
             worker=False,
             environment=outside.environment,

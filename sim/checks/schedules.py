@@ -203,7 +203,7 @@ class ScheduleChecker:
         return is_active
 
     def _look(self, run_id: str) -> bool:
-        run = at_once(self._store.views.find(run_id))  # type: ignore[arg-type]
+        run = at_once(self._store.views.find(run_id))
         while run is not None and run.status is RunStatus.CONTINUED and run.successor is not None:
             run = at_once(self._store.views.find(run.successor))
         return run is not None and run.status not in TERMINAL

@@ -15,7 +15,7 @@ from stepwell.engine import schedule_records, schedule_starts, schedule_ticker, 
 from stepwell.engine.records import Draft
 from stepwell.engine.schedule_records import ScheduleBody
 from stepwell.model import schedules
-from stepwell.model.ticks import before
+from stepwell.model.ticks import after, before
 from stepwell.stores.sqlite.transitions import changes, records
 
 
@@ -41,7 +41,7 @@ def tick_left_out() -> Patches:
         found = original(body, now)
         if found.cursor is None or found.next_at is None or found.cursor // 5_000_000 % 5:
             return found
-        return found._replace(cursor=found.next_at, next_at=schedule_ticks.after(body.spec.rule, found.next_at))
+        return found._replace(cursor=found.next_at, next_at=after(body.spec.rule, found.next_at))
 
     return [(schedule_ticks, "due_ticks", due_ticks)]
 
@@ -128,7 +128,7 @@ def resumed_with_the_ticks_of_its_pause() -> Patches:
 
     def begun(body: ScheduleBody, now: Instant) -> ScheduleBody:
         at = before(body.spec.rule, Instant(now - 100_000_000)) or now
-        return msgspec.structs.replace(body, cursor=at, next_at=schedule_records.after(body.spec.rule, at), held=None)
+        return msgspec.structs.replace(body, cursor=at, next_at=after(body.spec.rule, at), held=None)
 
     return [(schedule_records, "_begun", begun)]
 
@@ -144,12 +144,12 @@ def delay_left_out() -> Patches:
 
 def unknown_workflow_loses_its_ticks() -> Patches:
     """A worker that does not know the workflow deals with the ticks all the same."""
-    original = schedule_ticker.blocked
+    original = schedule_ticks.blocked
 
     def blocked(it: Any, error: Any, now: Instant, pause: Span) -> Draft[ScheduleBody]:
         found = original(it, error, now, pause)
         assert found.body is not None
-        following = schedule_ticks.after(found.body.spec.rule, now)
+        following = after(found.body.spec.rule, now)
         body = msgspec.structs.replace(found.body, cursor=now, next_at=following)
         return Draft(state=found.state, body=body, lines=found.lines, labels=found.labels, due_at=found.due_at)
 

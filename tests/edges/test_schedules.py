@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell import Engine
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Instant
 from stepwell.engine.records import Draft, NewLine, RecordKind, Records
 from stepwell.engine.schedule_records import Problem, ScheduleBody
 from stepwell.model.states import ScheduleState
@@ -83,13 +83,15 @@ def test_doctor_names_schedules_that_cannot_fire_or_are_late(cli: Cli, db: Shop)
             def stuck(it: Any) -> Draft[ScheduleBody]:
                 body = msgspec.structs.replace(it.body, problem=Problem(now, "SW402", "there is no workflow 'gone'."))
                 line, labels = (NewLine("failed"),), ("cannot fire", "workflow gone")
-                return Draft(state=ScheduleState.ACTIVE, body=body, lines=line, labels=labels, due_at=now + 10**9)
+                return Draft(
+                    state=ScheduleState.ACTIVE, body=body, lines=line, labels=labels, due_at=Instant(now + 10**9)
+                )
 
             await records.change("stuck", stuck)
-            at = now - 120 * SECOND
+            at = Instant(now - 120 * SECOND)
             await records.change(
                 "late",
-                lambda it: Draft(state=ScheduleState.ACTIVE, lines=(NewLine("x"),), due_at=at),  # type: ignore[arg-type]
+                lambda it: Draft(state=ScheduleState.ACTIVE, lines=(NewLine("x"),), due_at=at),
             )
 
     asyncio.run(break_things())

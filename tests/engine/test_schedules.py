@@ -116,12 +116,13 @@ async def test_nothing_is_asked_while_nothing_is_due(harness: Harness):
 async def test_after_a_time_without_workers_the_catch_up_decides(harness: Harness):
     worker = await harness.worker(tidy)
     schedules = worker.engine.schedules
-    for name, options in {
+    rules: dict[str, Any] = {
         "latest": {},
         "all": {"catch_up": "all", "overlap": "allow"},
         "near": {"catch_up": "all", "overlap": "allow", "window": "2d"},
         "none": {"catch_up": "none"},
-    }.items():
+    }
+    for name, options in rules.items():
         await worker.do(schedules.create(name, workflow=tidy, cron="0 6 * * *", **options))
     await worker.shutdown()
     harness.nodes.remove(worker)
@@ -337,13 +338,14 @@ async def test_what_cannot_be_is_refused_before_anything_is_stored(harness: Harn
             await worker.do(ask())
     assert await worker.do(worker.engine.schedules.list()) == []
     await worker.do(make("x", workflow=tidy, every="5m"))
-    for error, ask in [
+    further: list[tuple[type[Exception], Any]] = [
         (AlreadyExistsError, lambda: make("X", workflow=tidy, every="5m")),
         (InvalidInputError, lambda: worker.engine.schedules.update("x", workflow=report)),
         (InvalidOptionError, lambda: worker.engine.schedules.update("x", timezone="Europe/Berlin")),
         (InvalidOptionError, lambda: worker.engine.schedules.backfill("x", at_(2), at_(1))),
         (InvalidOptionError, lambda: worker.engine.schedules.preview("x", at_(1), at_(9))),
-    ]:
+    ]
+    for error, ask in further:
         with pytest.raises(error):
             await worker.do(ask())
     assert not await worker.do(worker.engine.schedules.update("x", every="5m"))

@@ -40,10 +40,11 @@ class Ticker:
         # Whoever changed a schedule, it has another version then. A row that cannot be changed must not stop the others.
         changed, stuck, seen = 0, 0, set[tuple[str, int]]()
         while True:
-            found = await self._records.due(BATCH + stuck)
+            limit = BATCH + stuck
+            found = await self._records.due(limit)
             due = [one for one in found if (one.record.record_id, one.record.version) not in seen]
             stuck = len(found) - len(due)
-            if not due and len(found) < BATCH + stuck:
+            if not due and len(found) < limit:
                 return changed
             changed += await self._act(due)
             seen |= {(one.record.record_id, one.record.version) for one in due}

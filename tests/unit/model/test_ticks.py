@@ -104,7 +104,7 @@ def test_the_tick_before_is_the_inverse_of_the_tick_after() -> None:
     for _ in range(400):
         rule: Any = cron_rule(rng.choice(crons), rng.choice(ZONES))
         if rng.random() < 0.2:
-            rule = every_rule(rng.choice(["90s", "1h", "7d"]), rng.choice([0, "30s"]))
+            rule = every_rule(rng.choice(["90s", "1h", "7d"]), rng.choice(["0s", "30s"]))
         # Mostly near a change of the clocks.
         month, day = rng.choice([(3, 8), (3, 29), (10, 25), (11, 1), (4, 5), (10, 4), (rng.randint(1, 12), 15)])
         at = to_instant(datetime(2026, month, day, rng.randint(0, 23), rng.randint(0, 59), tzinfo=UTC))
