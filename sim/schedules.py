@@ -211,7 +211,7 @@ class ScheduleWorld:
         self.seconds = 0.0
 
     def replace(self, worker: _Worker) -> None:
-        """Somebody starts it again, after a while."""
+        """Start it again, after a while."""
         if self.workers.get(worker.name) is worker:
             self.loop.call_later(self.rng.uniform(0.05, 5.0), self._start, worker.name, context=self.context)
 
@@ -281,7 +281,7 @@ class ScheduleWorld:
             self.checker.stats["pauses"] += 1
 
     async def _outage(self) -> None:
-        """For a while there is no worker at all."""
+        """For a while, all workers are down."""
         for _ in range(self.rng.randrange(3)):
             await asyncio.sleep(self.rng.uniform(0.0, self.seconds / 3))
             self.is_down = True

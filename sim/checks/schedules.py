@@ -192,14 +192,14 @@ class ScheduleChecker:
         if before.spec.overlap is Overlap.CANCEL_RUNNING and starts:
             left = {one for one in active if one not in body.cancels and one not in {run.run_id for run in starts}}
             if left - set(before.cancels):
-                self.violate(name, f"it let {sorted(left)[:2]} go on")
+                self.violate(name, f"runs {sorted(left)[:2]} were not cancelled")
 
     def _is_active(self, run_id: str) -> bool:
         if run_id in self._ended:
             return False
         is_active = self._look(run_id)
         if not is_active:
-            self._ended.add(run_id)  # nobody repairs runs here
+            self._ended.add(run_id)  # no operator repairs runs here
         return is_active
 
     def _look(self, run_id: str) -> bool:

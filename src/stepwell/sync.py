@@ -45,6 +45,7 @@ from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.templates import Template
+from stepwell.model.ticks import before
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal
@@ -553,8 +554,8 @@ class SyncSchedules:
         limit: int = 100,
         after: str | None = None,
     ) -> list[ScheduleView]:
-        """Schedules, newest first: all, those in one state, of one workflow, or those that cannot start runs. The next
-        page is behind `after`, the name of the last schedule of this one.
+        """Schedules, newest first: all, or only schedules in one state, of one workflow, or that cannot start runs.
+        The next page is behind `after`, the name of the last schedule of this one.
         """
         return self._portal.wait(
             self._inner.list(state=state, workflow=workflow, cannot_fire=cannot_fire, limit=limit, after=after)

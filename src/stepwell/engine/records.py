@@ -202,8 +202,8 @@ class Records(Generic[B]):
         )
 
     async def apply(self, drafts: Sequence[tuple[Document[B], Draft[B]]]) -> list[Changed]:
-        """Change many records that were read before, in one transaction. One that another process changed meanwhile is
-        stale, and stays as it is.
+        """Change many records that were read before, in one transaction. A record that another process changed
+        meanwhile is stale, and stays as it is.
         """
         return await self._send([self._change(before.record.record_id, before, draft) for before, draft in drafts])
 

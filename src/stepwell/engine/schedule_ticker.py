@@ -37,7 +37,7 @@ class Ticker:
 
     async def run_once(self) -> int:
         """Act on everything that is due now; returns how many schedules were changed here."""
-        # Whoever changed a schedule, it has another version then. A row that cannot be changed must not stop the others.
+        # A changed schedule has another version. A row that cannot be changed must not delay the other schedules.
         changed, stuck, seen = 0, 0, set[tuple[str, int]]()
         while True:
             limit = BATCH + stuck

@@ -35,7 +35,7 @@ MakeRun = Callable[[Instant, "Instant | None"], NewRun]
 
 
 class DueTicks(NamedTuple):
-    """The ticks that are due: those to start, oldest first, and those that were missed."""
+    """The ticks that are due: ticks to start, oldest first, and missed ticks."""
 
     starts: tuple[Instant, ...] = ()
     missed: tuple[Instant, Instant] | None = None  # the first and the last of them
@@ -143,7 +143,7 @@ class _Pass:
                 self.start(tick, kind)
                 if self.running:
                     self.cancels += before
-                else:  # it could not be started, so the earlier ones go on
+                else:  # it could not be started, so the earlier runs continue
                     self.running = before
             case Overlap.BUFFER_ONE:
                 if not self.running:

@@ -208,7 +208,7 @@ def tick_view(body: ScheduleBody, tick: Instant) -> TickView:
 
 
 def rule_tick_view(rule: Rule, tick: Instant) -> TickView:
-    """A tick of a rule that is no schedule yet."""
+    """A tick of a rule without a schedule."""
     shown = local(tick, zone_of(rule)).isoformat()
     return TickView(to_datetime(tick), shown, to_datetime(tick), clock_change(rule, tick))
 

@@ -184,7 +184,7 @@ class Schedules:
         done: list[TriggeredView] = []
 
         async def decide(it: Document[ScheduleBody]) -> Draft[ScheduleBody]:
-            body, now = it.body, Instant(self._backend.opened.now() | 1)  # so that it is no tick of a rule
+            body, now = it.body, Instant(self._backend.opened.now() | 1)  # no rule has such a tick
             target = await self._target(body.spec.workflow)
             active = await find_active(self._backend, body.active)
 
@@ -351,8 +351,8 @@ class Schedules:
         limit: int = 100,
         after: str | None = None,
     ) -> list[ScheduleView]:
-        """Schedules, newest first: all, those in one state, of one workflow, or those that cannot start runs. The next
-        page is behind `after`, the name of the last schedule of this one.
+        """Schedules, newest first: all, or only schedules in one state, of one workflow, or that cannot start runs.
+        The next page is behind `after`, the name of the last schedule of this one.
         """
         labels = ([PROBLEM_LABEL] if cannot_fire else []) + ([] if workflow is None else [workflow_label(workflow)])
         states = () if state is None else (read_state(state),)

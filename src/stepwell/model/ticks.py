@@ -383,7 +383,7 @@ def clock_change(rule: Rule, tick: Instant) -> str:
         return ""
     zone = find_zone(rule.zone)
     here = local(tick, rule.zone)
-    # The ticks of a rule are at its own local times, except one that was moved to the end of a gap.
+    # The ticks of a rule are at its own local times, except a tick that was moved to the end of a gap.
     if here.hour in _hours(rule) and here.minute in _minutes(rule):
         again = here.replace(fold=1)
         comes_twice = here.fold == 0 and again.utcoffset() != here.utcoffset()

@@ -269,7 +269,7 @@ def _resume(settings: Settings, name: str, by: str) -> None:
 @click.argument("name", metavar="SCHEDULE")
 @by_option
 def _rm(settings: Settings, name: str, by: str) -> None:
-    """Delete a schedule. Its runs stay. One that is in the code of a workflow can only be paused.
+    """Delete a schedule. Its runs stay. A schedule in the code of a workflow can only be paused.
 
     \b
     Example:
