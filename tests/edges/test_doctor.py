@@ -67,7 +67,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
     warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
     assert warned == ["workers", "rollbacks", "failed", "changed code"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "4 warnings in 25 checks."
+    assert lines[-1] == "4 warnings in 26 checks."
 
 
 def test_what_needs_a_person_has_a_count_an_example_and_a_command(cli: Cli, db: Shop) -> None:
@@ -156,9 +156,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
     names = {"check", "verdict", "found", "why", "fix", "remedy"}
-    assert [set(finding) for finding in body["findings"]] == [names] * 25
+    assert [set(finding) for finding in body["findings"]] == [names] * 26
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 25
+    assert len(lines) == 26
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
