@@ -32,7 +32,7 @@ WORKLOADS ?=
 ROUNDS ?= 3
 ARGS ?=
 
-.PHONY: help setup demo test check mypy basedpyright pages browser screenshots check-campaign fmt docs sim differential bench bench-peers performance scale-sim storm fuzz linear model power network restarts soak api-campaign scorecard sbom audit audit-offline lock wheel clean
+.PHONY: help setup demo test check mypy basedpyright pages browser screenshots check-campaign fmt docs sim schedules differential bench bench-peers performance scale-sim storm fuzz linear model power network restarts soak api-campaign scorecard sbom audit audit-offline lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -98,6 +98,9 @@ docs: setup ## write what is generated: pages of docs/, schema.sql of each store
 
 sim: setup ## simulate SEEDS seeds from FIRST_SEED on
 	$(BIN)/python -m sim --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
+
+schedules: setup ## simulate SEEDS seeds of schedules: workers that die, clocks that jump, people who interfere
+	$(BIN)/python -m sim.schedules --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 differential: setup ## run OPS operations through all stores, and compare, from FIRST_SEED on
 	$(BIN)/python -m tests.differential --ops $(OPS) --first-seed $(FIRST_SEED) $(ARGS)

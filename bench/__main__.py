@@ -18,6 +18,7 @@ from bench.pages import pages
 from bench.records import records
 from bench.report import Report
 from bench.resuming import resume
+from bench.schedules import schedules
 from bench.sequential import w1, w8
 from bench.sizes import FULL, QUICK, Size
 from bench.surfaces import surfaces
@@ -39,11 +40,12 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "resume": resume,
     "W9": w9,
     "records": records,
+    "schedules": schedules,
     "endless": endless,
     "surfaces": surfaces,
     "pages": pages,
 }
-APART = ("W9", "records", "endless", "surfaces", "pages")  # they take minutes: only if named
+APART = ("W9", "records", "schedules", "endless", "surfaces", "pages")  # they take minutes: only if named
 
 
 def main() -> int:

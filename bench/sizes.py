@@ -36,6 +36,8 @@ class Size:
     closed_records: int = 1_000_000
     open_records: int = 100_000
     asked: int = 100
+    schedules: int = 10_000
+    schedule_seconds: int = 60
     iterations: int = 100_000
     listings: int = 5
     busy: int = 200
@@ -77,6 +79,8 @@ QUICK = Size(
     closed_records=50,
     open_records=20,
     asked=3,
+    schedules=12,
+    schedule_seconds=2,
     iterations=60,
     listings=1,
     busy=10,

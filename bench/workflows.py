@@ -177,6 +177,11 @@ async def sleeping(ctx: Context, seconds: float) -> float:
     return slept.due_at.timestamp()
 
 
+@workflow
+async def at_a_time(ctx: Context) -> None:
+    """What a schedule starts: nothing but a run."""
+
+
 WORKFLOWS: list[Workflow[Any, Any]] = [
     sequence,
     sequence_then_wait,
@@ -192,4 +197,5 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     noted,
     held_back,
     breaking,
+    at_a_time,
 ]

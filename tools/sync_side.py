@@ -89,6 +89,7 @@ TARGETS = (
             Twin("stepwell.engine.signals", "Signals", "SyncSignals"),
             Twin("stepwell.engine.events", "Events", "SyncEvents"),
             Twin("stepwell.engine.triggers", "Triggers", "SyncTriggers"),
+            Twin("stepwell.engine.schedules", "Schedules", "SyncSchedules"),
             Twin("stepwell.engine.repairs", "Repairs", "SyncRepairs"),
             Twin("stepwell.engine.holds", "Holds", "SyncHolds"),
             Twin("stepwell.engine.outbox", "Outbox", "SyncOutbox"),

@@ -329,9 +329,12 @@ class Records:
         self._add_events(known, [event])
 
     def _add_events(self, known: Known, events: Iterable[NewRecordEvent]) -> None:
-        for verb, by, data in events:
-            number = len(known.events) + 1
-            known.events.append(RecordEvent(number, Instant(0), by, verb, known.record.version, data))
+        version = known.record.version
+        for verb, by, data, replaces in events:
+            number = known.events[-1].number + 1 if known.events else 1
+            known.events.append(RecordEvent(number, Instant(0), by, verb, version, data))
+            if replaces:
+                known.events[:] = [one for one in known.events if one.verb != verb or one.version == version]
 
     # --- the store ---
 

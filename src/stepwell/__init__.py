@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from stepwell.model.retries import Retry
+    from stepwell.model.schedules import at, cron, every
     from stepwell.model.topics import Event
     from stepwell.model.transactions import Transaction
     from stepwell.replay.budgets import Budget
@@ -112,7 +113,10 @@ __all__ = [
     "Winner",
     "WorkerSettings",
     "Workflow",
+    "at",
+    "cron",
     "done",
+    "every",
     "signal",
     "step",
     "timer",
@@ -149,6 +153,7 @@ _HOMES = {
         "WaitTimeout",
     ],
     "stepwell.model.retries": ["Retry"],
+    "stepwell.model.schedules": ["at", "cron", "every"],
     "stepwell.model.topics": ["Event"],
     "stepwell.model.transactions": ["Transaction"],
     "stepwell.replay.budgets": ["Budget"],

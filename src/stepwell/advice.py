@@ -31,6 +31,7 @@ class Verb(StrEnum):
     RETRY = "retry"
     REWIND = "rewind"
     SHOW = "show"
+    SHOW_SCHEDULE = "schedule show"
     SHOW_TRIGGER = "trigger show"
     SIGNAL = "signal"
     SKIP = "skip"
@@ -101,6 +102,9 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "/api/runs/{target}/rewind",
     ),
     Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/api/runs/{target}"),
+    Verb.SHOW_SCHEDULE: _Form(
+        "engine.schedules.get({target})", "stepwell schedule show {target}", "GET", "/api/schedules/{target}"
+    ),
     Verb.SHOW_TRIGGER: _Form(
         "engine.triggers.get({target})", "stepwell trigger show {target}", "GET", "/api/triggers/{target}"
     ),
@@ -118,7 +122,17 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),
 }
 _LOOKS: Final = frozenset(
-    {Verb.LIST, Verb.LIST_BULKS, Verb.LIST_DEAD, Verb.LIST_SIGNALS, Verb.SHOW, Verb.SHOW_TRIGGER, Verb.WATCH, Verb.WHY}
+    {
+        Verb.LIST,
+        Verb.LIST_BULKS,
+        Verb.LIST_DEAD,
+        Verb.LIST_SIGNALS,
+        Verb.SHOW,
+        Verb.SHOW_SCHEDULE,
+        Verb.SHOW_TRIGGER,
+        Verb.WATCH,
+        Verb.WHY,
+    }
 )
 
 

@@ -54,6 +54,11 @@ def format_uuid7(millis: int, entropy: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def hashed(text: str) -> bytes:
+    """32 bytes that stand for a text, the same in every process."""
+    return hashlib.sha256(text.encode()).digest()
+
+
 CONTINUED = "~continued"
 """The label of the run that continues another one."""
 
@@ -63,7 +68,7 @@ def derived_run_id(parent: RunId, label: str) -> RunId:
 
     It keeps the parent's time prefix, if it has one, so that families sort together.
     """
-    digest = hashlib.sha256(f"{parent}\x1f{label}".encode()).digest()
+    digest = hashed(f"{parent}\x1f{label}")
     prefix = parent.replace("-", "")[:12]
     try:
         millis = int(prefix, 16) if len(prefix) == 12 else 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
@@ -38,6 +39,15 @@ from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
+from stepwell.engine.schedule_views import (
+    BackfillView,
+    PreviewedTickView,
+    ScheduleActView,
+    ScheduleView,
+    TickView,
+    TriggeredView,
+)
+from stepwell.engine.schedules import ScheduleChanges, ScheduleOptions, Schedules, ScheduleTimes
 from stepwell.engine.service_failures import ServiceFailureView
 from stepwell.engine.signals import Signals
 from stepwell.engine.skips import NO_RESULT, Skippable
@@ -53,6 +63,7 @@ from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.templates import Template
+from stepwell.model.ticks import before
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal
@@ -468,6 +479,115 @@ class SyncTriggers:
         name of the last trigger of this one.
         """
         return self._portal.wait(self._inner.list(topic=topic, state=state, limit=limit, after=after))
+
+
+class SyncSchedules:
+    """`engine.schedules`: workflows that are started at certain times."""
+
+    def __init__(self, portal: Portal, inner: Schedules) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def create(
+        self,
+        name: str,
+        *,
+        workflow: Workflow[Any, Any] | str,
+        is_paused: bool = False,
+        by: str = "",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleView:
+        """Create a schedule: `create("nightly", workflow=report, cron="0 6 * * 1-5", timezone="Europe/Berlin")`.
+
+        Nothing is due for the time before. The workflow may be a name that a live worker serves. Raises
+        `AlreadyExistsError` for a name that is taken, `InvalidOptionError` for times that are never due,
+        `UnknownWorkflowError`, and `InvalidInputError` if the input does not fit the workflow.
+        """
+        return self._portal.wait(self._inner.create(name, workflow=workflow, is_paused=is_paused, by=by, **options))
+
+    def update(self, name: str, *, by: str = "", **changes: Unpack[ScheduleChanges]) -> bool:
+        """Change parts of a schedule; false if they are so already. With other times, nothing is due for the time
+        before. What is changed of a schedule in code differs from the code from then on, also after a deploy.
+        """
+        return self._portal.wait(self._inner.update(name, by=by, **changes))
+
+    def use_code(self, name: str, *, by: str = "") -> bool:
+        """Give up what people changed of a schedule in code; false if nothing differs."""
+        return self._portal.wait(self._inner.use_code(name, by=by))
+
+    def pause(self, name: str, *, by: str = "", reason: str = "") -> bool:
+        """Pause a schedule: it starts nothing until it is resumed. False if it was paused."""
+        return self._portal.wait(self._inner.pause(name, by=by, reason=reason))
+
+    def resume(self, name: str, *, by: str = "") -> bool:
+        """Resume a schedule. Nothing is due for the time before. False if it was not paused."""
+        return self._portal.wait(self._inner.resume(name, by=by))
+
+    def delete(self, name: str, *, by: str = "") -> bool:
+        """Delete a schedule. Its runs stay. Raises `InvalidMoveError` if it is in the code of a workflow."""
+        return self._portal.wait(self._inner.delete(name, by=by))
+
+    def trigger(self, name: str, *, overlap: str | None = None, by: str = "") -> TriggeredView:
+        """Start a run of a schedule now, also if it is paused. Its ticks stay due.
+
+        While a run of the schedule is active, its overlap decides ("buffer_one" starts nothing then); `overlap` says
+        otherwise, as in `overlap="allow"`.
+        """
+        return self._portal.wait(self._inner.trigger(name, overlap=overlap, by=by))
+
+    def backfill(
+        self, name: str, since: datetime, until: datetime, *, dry_run: bool = False, limit: int = 1000, by: str = ""
+    ) -> BackfillView:
+        """Start the runs of all ticks from `since` on and before `until`, at once and whatever the overlap is. A tick
+        whose run is there, or was, starts none. Future ticks are left out.
+
+        Raises `InvalidOptionError` if there are more than `limit` ticks; nothing is started then. With `dry_run`, it
+        only says what it would do.
+        """
+        return self._portal.wait(self._inner.backfill(name, since, until, dry_run=dry_run, limit=limit, by=by))
+
+    def get(self, name: str) -> ScheduleView:
+        """One schedule, with its last 20 outcomes. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.get(name))
+
+    def history(self, name: str, *, limit: int = 20) -> list[ScheduleActView]:
+        """What people and deploys did to a schedule, newest first. All of its ticks are one line, the last."""
+        return self._portal.wait(self._inner.history(name, limit=limit))
+
+    def next(self, name: str, limit: int = 10) -> list[TickView]:
+        """The next ticks of a schedule, whether it is paused or not."""
+        return self._portal.wait(self._inner.next(name, limit))
+
+    def next_of(self, limit: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
+        """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
+        return self._portal.wait(self._inner.next_of(limit, **times))
+
+    def preview(self, name: str, since: datetime, until: datetime, *, limit: int = 1000) -> list[PreviewedTickView]:
+        """Each tick from `since` on and before `until`: what became of it, or what will, and why. Changes nothing.
+
+        Raises `InvalidOptionError` if there are more than `limit` ticks.
+        """
+        return self._portal.wait(self._inner.preview(name, since, until, limit=limit))
+
+    def list_late(self, *, limit: int = 100) -> list[ScheduleView]:
+        """Schedules that have been due for more than a minute: no worker has looked at them."""
+        return self._portal.wait(self._inner.list_late(limit=limit))
+
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        workflow: str | None = None,
+        cannot_fire: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[ScheduleView]:
+        """Schedules, newest first: all, or only schedules in one state, of one workflow, or that cannot start runs.
+        The next page is behind `after`, the name of the last schedule of this one.
+        """
+        return self._portal.wait(
+            self._inner.list(state=state, workflow=workflow, cannot_fire=cannot_fire, limit=limit, after=after)
+        )
 
 
 class SyncRepairs:
@@ -996,6 +1116,7 @@ class SyncEngine:
         self.runs = SyncRuns(self._portal, self._inner.runs)
         self.events = SyncEvents(self._portal, self._inner.events)
         self.triggers = SyncTriggers(self._portal, self._inner.triggers)
+        self.schedules = SyncSchedules(self._portal, self._inner.schedules)
         self.repairs = SyncRepairs(self._portal, self._inner.repairs)
         self.holds = SyncHolds(self._portal, self._inner.holds)
         self.outbox = SyncOutbox(self._portal, self._inner.outbox)

@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.saved_views import SavedView
+    from stepwell.engine.schedule_views import (
+        BackfilledTickView,
+        BackfillView,
+        PreviewedTickView,
+        ScheduleActView,
+        ScheduleDifferenceView,
+        ScheduleOutcomeView,
+        ScheduleProblemView,
+        ScheduleView,
+        TickView,
+        TriggeredView,
+    )
     from stepwell.engine.service_failures import ServiceFailureView
     from stepwell.engine.triggers import TriggerActView, TriggerFailureView, TriggerView
     from stepwell.engine.views import (
@@ -26,9 +38,12 @@ if TYPE_CHECKING:
     )
     from stepwell.engine.workers import Recovered
     from stepwell.errors.records import FailureRecord
+    from stepwell.model.schedules import Schedule, Scheduled
 
 __all__ = [
     "AttemptView",
+    "BackfillView",
+    "BackfilledTickView",
     "BulkItem",
     "BulkView",
     "Cause",
@@ -38,18 +53,28 @@ __all__ = [
     "HoldActView",
     "HoldView",
     "OwedEvent",
+    "PreviewedTickView",
     "ProgressView",
     "Recovered",
     "RepairPlan",
     "RunView",
     "SavedView",
+    "Schedule",
+    "ScheduleActView",
+    "ScheduleDifferenceView",
+    "ScheduleOutcomeView",
+    "ScheduleProblemView",
+    "ScheduleView",
+    "Scheduled",
     "ServiceFailureView",
     "SignalView",
     "StreamItem",
     "StreamReset",
+    "TickView",
     "TriggerActView",
     "TriggerFailureView",
     "TriggerView",
+    "TriggeredView",
     "WaitView",
 ]
 
@@ -61,6 +86,18 @@ _HOMES = {
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.saved_views": ["SavedView"],
+    "stepwell.engine.schedule_views": [
+        "BackfillView",
+        "BackfilledTickView",
+        "PreviewedTickView",
+        "ScheduleActView",
+        "ScheduleDifferenceView",
+        "ScheduleOutcomeView",
+        "ScheduleProblemView",
+        "ScheduleView",
+        "TickView",
+        "TriggeredView",
+    ],
     "stepwell.engine.service_failures": ["ServiceFailureView"],
     "stepwell.engine.triggers": ["TriggerActView", "TriggerFailureView", "TriggerView"],
     "stepwell.engine.views": [
@@ -75,6 +112,7 @@ _HOMES = {
     ],
     "stepwell.engine.workers": ["Recovered"],
     "stepwell.errors.records": ["FailureRecord"],
+    "stepwell.model.schedules": ["Schedule", "Scheduled"],
 }
 
 if not TYPE_CHECKING:  # a type checker knows exactly the names above

@@ -30,6 +30,9 @@ from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.saved_views import SavedViews
+from stepwell.engine.schedule_declarations import ScheduleDeclarations
+from stepwell.engine.schedule_ticker import Ticker
+from stepwell.engine.schedules import Schedules
 from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.signals import Signals
 from stepwell.engine.starts import Start, StartManyOptions, StartOptions
@@ -81,7 +84,7 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`, `diagnosis`,
+    `events`, `triggers`, `schedules`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`, `diagnosis`,
     `overviews`, `histories`, `streams` and `movements`.
     """
 
@@ -132,6 +135,8 @@ class Engine:
         self.runs = Runs(backend, self.signals, self._results, _on_start(self._hooks))
         self.events = Events(backend)
         self.triggers = Triggers(backend)
+        self.schedules = Schedules(backend)
+        self._schedule_declarations = ScheduleDeclarations(backend)
         self._declarations = Declarations(backend, described.triggers, may_declare=self._serves)
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
@@ -414,6 +419,7 @@ class Engine:
         try:
             if self._serves:
                 await self._declarations.declare_all()
+                await self._schedule_declarations.declare_all()
                 await self._work(backend.registry)
         except BaseException:
             # The caller will not close an engine that did not open.
@@ -486,9 +492,14 @@ class Engine:
     def _services(self) -> list[Service]:
         """What every worker does when records are due."""
         from stepwell.services.failure_keeper import FailureKeeper
+        from stepwell.services.scheduler import Scheduler
         from stepwell.services.trigger_keeper import TriggerKeeper
 
-        return [TriggerKeeper(self._declarations, since=self.now()), FailureKeeper(ServiceFailures(self._backend))]
+        return [
+            Scheduler(Ticker(self._backend)),
+            TriggerKeeper(self._declarations, since=self.now()),
+            FailureKeeper(ServiceFailures(self._backend)),
+        ]
 
     def _make_bulk(self) -> Workflow[Any, Any]:
         from stepwell.engine.bulk_workflow import bulk_workflow

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -23,7 +24,14 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.clock import Instant, to_instant
+from stepwell.engine.records import Draft, NewLine, RecordKind, Records
+from stepwell.engine.schedule_records import ScheduleBody
 from stepwell.errors import InvalidKeyError, InvalidOptionError, RollbackIncomplete
+from stepwell.model.records import NewRecord, NewRecordEvent, RecordChange
+from stepwell.model.schedules import Spec
+from stepwell.model.states import ScheduleState
+from stepwell.model.ticks import CronRule, cron_rule, local, ticks_between
 from stepwell.sinks import EmittedEvent, handler
 from stepwell.stores.base.views import RunFilter
 from tests.cases.harness import Harness
@@ -40,6 +48,11 @@ async def waiting(ctx: Context, name: str = "go") -> Any:
 @workflow
 async def trivial(ctx: Context) -> str:
     return "done"
+
+
+@workflow
+async def wants_a_day(ctx: Context, day: datetime) -> None:
+    return None
 
 
 async def test_rv_01_steps_are_recorded_once_in_order_and_the_last_output_is_the_runs(harness: Harness, ledger: Ledger):
@@ -620,3 +633,57 @@ async def test_rv_25_one_failing_branch_undoes_what_the_others_completed(harness
     view = await harness.status(run)
     assert (view.status, view.failure.type) == ("compensated", JoinError.__name__)
     assert ledger.lines == ["reserve", "charge", "release"]
+
+
+# --- schedules ---
+
+
+async def test_rv_39_a_broken_schedule_has_its_own_error_and_the_good_one_fires(harness: Harness):
+    worker = await harness.worker(trivial, wants_a_day)
+    records = Records(worker.engine._backend, RecordKind.SCHEDULE, ScheduleBody)
+
+    async def put(name: str, spec: Spec) -> None:
+        """As another machine, or other code, may have stored it."""
+        now = worker.engine.now()
+        body = ScheduleBody(name, spec, now, now + 60_000_000)
+        draft = Draft(state=ScheduleState.ACTIVE, body=body, lines=(NewLine("created"),), due_at=Instant(now + 1))
+        await worker.do(records.change(name, lambda it: draft))
+
+    await put("february", Spec(CronRule("0 0 31 2 *"), "trivial"))
+    await put("mars", Spec(CronRule("* * * * *", "Mars/Olympus"), "trivial"))
+    await put("unfit", Spec(CronRule("* * * * *"), "wants_a_day", "someday"))
+    await put("unknown", Spec(CronRule("* * * * *"), "gone"))
+    damaged = NewRecord("schedule", "json", "active", b"j{not json", (), Instant(worker.engine.now() + 60_000_000))
+    change = RecordChange("x", 0, damaged, (NewRecordEvent("created"),))
+    await worker.do(worker.wire.store.records.change([change]))
+    await worker.do(worker.engine.schedules.create("good", workflow=trivial, cron="* * * * *"))
+    await harness.advance("10m")
+
+    runs = await worker.do(worker.engine.runs.list())
+    assert ([run.status for run in runs], {run.workflow for run in runs}) == (["completed"] * 10, {"trivial"})
+    stuck = {one.name: one.problem.message for one in await worker.do(worker.engine.schedules.list(cannot_fire=True))}
+    unfit = stuck.pop("unfit")
+    assert stuck == {
+        "february": "cron '0 0 31 2 *' cannot be read: Bad day-of-month",
+        "mars": "there is no time zone 'Mars/Olympus'",
+        "unknown": "there is no workflow 'gone'.",
+    }
+    assert ("datetime" in unfit, "someday" in unfit) == (True, False)
+    assert {one.kind for one in (await worker.do(worker.engine.schedules.get("unfit"))).outcomes} == {"failed"}
+    assert (await worker.do(worker.engine.schedules.get("json"))).unreadable
+    assert await worker.do(worker.engine.schedules.list_late()) == []  # they have left the queue
+
+
+def test_rv_40_two_oclock_in_new_york_over_2026():
+    rule = cron_rule("0 2 * * *", "America/New_York")
+    begin, end = (to_instant(datetime.fromisoformat(f"{year}-01-01T00:00:00-05:00")) for year in (2026, 2027))
+    ticks = list(ticks_between(rule, begin, end))
+    shown = [local(tick, "America/New_York") for tick in ticks]
+
+    assert len(ticks) == 365
+    assert all(one < two for one, two in pairwise(ticks))
+    assert [f"{one:%m-%d %H:%M}" for one in shown if one.hour != 2] == ["03-08 03:00"]
+    assert len([one for one in shown if one.month == 11 and one.day == 1]) == 1
+    tokyo = cron_rule("0 2 * * *", "Asia/Tokyo")
+    assert {f"{local(tick, 'Asia/Tokyo'):%H:%M}" for tick in ticks_between(tokyo, begin, end)} == {"02:00"}
+    assert cron_rule("0 2 * * *", "  ") == CronRule("0 2 * * *", "UTC")

@@ -12,7 +12,19 @@ from typing import Any
 
 import pytest
 
-from examples import agent, approval, billing, fan_out, incremental_poller, onboarding, order_saga, reminder, shipping
+from examples import (
+    agent,
+    approval,
+    billing,
+    fan_out,
+    incremental_poller,
+    month_end,
+    nightly_report,
+    onboarding,
+    order_saga,
+    reminder,
+    shipping,
+)
 from examples import throttled_calls as throttled
 from stepwell import RetryAfter, RunFailed, step
 from stepwell.clock import to_datetime
@@ -27,6 +39,8 @@ LAST_LINES = {
     "billing": "acme: closed in cycle 3, not paid",
     "fan_out": "6 products, 38 EUR in total",
     "incremental_poller": "stopped after 8 changes",
+    "month_end": "the books of Berlin are closed",
+    "nightly_report": "0 nights have no report now",
     "onboarding": "Ann is active, Bob is reminded",
     "order_saga": "order-2: compensated",
     "reminder": r"stopped after \d reminders",
@@ -457,3 +471,34 @@ async def test_an_order_is_shipped_in_time_or_late(harness: Harness, printed: Pr
     assert await harness.result("o1") == "2 parcels"
     thanks = ["o1: thank you for 20 EUR"]
     assert printed() == (thanks if days == 1 else [*thanks, "o1: we are late"])
+
+
+# --- schedules ---
+
+
+async def test_each_night_has_its_report_and_a_backfill_fills_the_nights_before(harness: Harness):
+    worker = await harness.worker(nightly_report.report, **MONTHS)
+    schedules = worker.engine.schedules
+    await harness.advance("3d")
+    shown = await worker.do(schedules.get("nightly"))
+    assert [one.run_status for one in shown.outcomes] == ["completed"] * 3
+
+    now = to_datetime(harness.clock.now())
+    filled = await worker.do(schedules.backfill("nightly", now - timedelta(days=10), now))
+    await harness.drain()
+    assert (filled.new, filled.existing) == (7, 3)
+    runs = await worker.do(worker.engine.runs.list("workflow:report"))
+    assert {run.output.partition(": ")[2] for run in runs} == {"24 orders"}
+    assert len({run.output for run in runs}) == 10
+
+
+async def test_two_offices_close_their_books_by_their_own_clocks(harness: Harness):
+    worker = await harness.worker(month_end.close_books, **MONTHS)
+    await harness.advance("35d")
+    runs = {run.input: run for run in await worker.do(worker.engine.runs.list("workflow:close_books"))}
+    times = {office: run.attributes["stepwell.fire_time"] for office, run in runs.items()}
+    # The clock of these tests begins in November 2023: the ends of that month, 22:00 in each place.
+    assert {office: f"{at:%Y-%m-%d %H:%M}" for office, at in times.items()} == {
+        "Berlin": "2023-11-30 21:00",
+        "New York": "2023-12-01 03:00",
+    }

@@ -112,7 +112,7 @@ def _check_entries(run: Run, history: History) -> None:
 
 def _check_description(run: Run) -> None:
     try:
-        attributes = read_attributes({one.name: read_value(one) for one in run.attributes}, run.run_id)
+        attributes = read_attributes({one.name: read_value(one) for one in run.attributes}, run.run_id, may_be_own=True)
         for line in (run.title, run.started_by):
             if line is not None:
                 read_title(line, run.run_id)

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from stepwell.engine.error_groups import ErrorGroup
     from stepwell.engine.facts import Audience
     from stepwell.engine.saved_views import SavedView
+    from stepwell.engine.schedule_views import (
+        BackfillView,
+        PreviewedTickView,
+        ScheduleActView,
+        ScheduleView,
+        TickView,
+        TriggeredView,
+    )
     from stepwell.engine.triggers import TriggerActView, TriggerView
     from stepwell.engine.undos import Undo
     from stepwell.engine.views import ActView, EntryView, HoldView, ProgressView, RunView, SignalView, WaitView
@@ -46,6 +54,26 @@ def trigger_body(trigger: TriggerView) -> dict[str, Any]:
 def trigger_act_body(act: TriggerActView) -> dict[str, Any]:
     """A line of a trigger's history."""
     return _body(act)
+
+
+def schedule_body(schedule: ScheduleView) -> dict[str, Any]:
+    """One schedule."""
+    return _body(schedule)
+
+
+def schedule_act_body(act: ScheduleActView) -> dict[str, Any]:
+    """A line of a schedule's history."""
+    return _body(act)
+
+
+def tick_body(tick: TickView | PreviewedTickView) -> dict[str, Any]:
+    """One tick of a schedule."""
+    return _body(tick)
+
+
+def backfill_body(backfill: BackfillView | TriggeredView) -> dict[str, Any]:
+    """What a backfill or a trigger did."""
+    return _body(backfill)
 
 
 def saved_view_body(view: SavedView) -> dict[str, Any]:

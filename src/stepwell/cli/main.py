@@ -59,6 +59,7 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("cancel", "runs", "Cancel a run and the children that it waits for."),
         Listed("workflow", "holds", "List, pause and resume whole workflows."),
         Listed("trigger", "triggers", "List, pause and resume workflows that events start."),
+        Listed("schedule", "schedules", "Start workflows at certain times."),
         Listed("bulk", "bulks", "List acts on many runs, and stop or resume one."),
     ),
     "Repair": (

@@ -376,6 +376,26 @@ class DueRecordSuite(StoreCase):
         await change(scene, "closed now", new_record("t1", due_at=Instant(now), is_open=False), 1)
         assert await self._due(scene) == ["t4"]
 
+    async def test_an_event_replaces_the_earlier_ones_with_its_verb(self, scene: Scene) -> None:
+        again = (NewRecordEvent("ticked", replaces=True), NewRecordEvent("noted"))
+        await change(scene, "c1", new_record("t1"))
+        await change(scene, "c2", new_record("t2"), events=(NewRecordEvent("ticked"),))
+        for expected in (1, 2, 3):
+            await change(scene, f"c{expected + 1} again", new_record("t1"), expected, events=again)
+
+        events = await scene.store.records.list_events("task", "t1", limit=99)
+        assert [(event.verb, event.version) for event in events] == [
+            ("noted", 4),
+            ("ticked", 4),
+            ("noted", 3),
+            ("noted", 2),
+            ("c1", 1),
+        ]
+        assert [event.number for event in events] == [7, 6, 5, 3, 1]
+        assert await verbs(scene, "t2") == ["ticked"]
+        assert (await change(scene, "c4 again", new_record("t1"), 3, events=again)).version == 4
+        assert len(await scene.store.records.list_events("task", "t1", limit=99)) == 5
+
     async def test_pruning_removes_old_closed_records_and_their_events_only(self, scene: Scene) -> None:
         for number in range(4):
             await change(scene, f"old {number}", new_record(f"t{number}", is_open=False, labels=("a",)))

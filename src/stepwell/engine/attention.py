@@ -10,6 +10,7 @@ from stepwell.advice import Advice, Verb
 from stepwell.clock import DAY, Instant, to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.reasons import Surroundings, is_paused_by_code, reason_of
+from stepwell.engine.schedules import Schedules
 from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.triggers import Triggers
 from stepwell.engine.views import run_view
@@ -33,6 +34,7 @@ async def examine_attention(backend: Backend) -> list[Finding]:
         await _unserved(backend),
         await _dead_letters(backend),
         *await _triggers(backend),
+        *await _schedules(backend),
         await _services(backend),
     ]
 
@@ -222,10 +224,52 @@ async def _triggers(backend: Backend) -> list[Finding]:
                 f" {unreadable[0].unreadable}",
                 why="a process that cannot read a trigger starts no run by it; an encrypted one needs the codec of the"
                 " app (--app), and the workers that declare a damaged one store it again",
-                fix=f"stepwell trigger show {shell_word(unreadable[0].name)}",
+                fix=Advice(Verb.SHOW_TRIGGER, unreadable[0].name),
             )
         )
     return found or [fine("triggers", "every trigger is active, and fits the events of the last day")]
+
+
+async def _schedules(backend: Backend) -> list[Finding]:
+    schedules = Schedules(backend)
+    stuck, late = await schedules.list(cannot_fire=True, limit=_READ_MAX + 1), await schedules.list_late()
+    unreadable = [one for one in await schedules.list(limit=_READ_MAX + 1) if one.unreadable]
+    found: list[Finding] = []
+    if stuck:
+        problem = stuck[0].problem
+        assert problem is not None
+        found.append(
+            warning(
+                "schedules",
+                f"{_count(len(stuck), 'schedule', 'schedules')} cannot start runs, such as {stuck[0].name}:"
+                f" {problem.message}",
+                why="its ticks start nothing until that is solved; other schedules are not affected",
+                fix=Advice(Verb.SHOW_SCHEDULE, stuck[0].name),
+            )
+        )
+    if unreadable:
+        found.append(
+            warning(
+                "unreadable schedules",
+                f"{_count(len(unreadable), 'schedule', 'schedules')} cannot be read here, such as"
+                f" {unreadable[0].name}: {unreadable[0].unreadable}",
+                why="a worker that cannot read a schedule either starts nothing for it",
+                fix=Advice(Verb.SHOW_SCHEDULE, unreadable[0].name),
+            )
+        )
+    if late:
+        due_at = late[0].due_at
+        assert due_at is not None
+        found.append(
+            warning(
+                "late schedules",
+                f"{_count(len(late), 'schedule is', 'schedules are')} due and was not looked at, such as"
+                f" {late[0].name}: due since {due_at:%Y-%m-%d %H:%M:%S} UTC",
+                why="every worker starts the runs of due schedules, whatever its workflows are; no worker does now",
+                fix=Advice(Verb.WORKER),
+            )
+        )
+    return found or [fine("schedules", "every schedule can start its runs, and none is late")]
 
 
 async def _services(backend: Backend) -> Finding:

@@ -23,6 +23,7 @@ from stepwell.engine.causes import (
 )
 from stepwell.engine.views import progress_views, wait_views
 from stepwell.ids import RunId
+from stepwell.model.schedules import scheduled_of
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import Detail
@@ -121,6 +122,9 @@ def _notes(detail: Detail, causes: tuple[Cause, ...], cluster: ClusterState) -> 
     run = detail.run
     if any(one.kind == "code" for one in causes):
         yield "It continues by itself once a worker with code that fits it starts."
+    scheduled = scheduled_of(run.attributes)
+    if scheduled is not None:
+        yield f"Schedule {scheduled.name} started it for {scheduled.fire_time:%Y-%m-%d %H:%M:%S} UTC."
     if run.deadline_at is not None and run.status not in {*TERMINAL, RunStatus.COMPENSATING}:
         yield f"It fails if it has not ended {when(run.deadline_at, cluster.now)}."
     for one in progress_views(detail):

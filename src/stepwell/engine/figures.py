@@ -5,13 +5,15 @@ from __future__ import annotations
 from stepwell.clock import SECOND
 from stepwell.engine.backend import Backend
 from stepwell.engine.records import RecordKind, Records
+from stepwell.engine.schedule_records import PROBLEM_LABEL, ScheduleBody
 from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.trigger_records import TriggerBody
-from stepwell.model.states import TERMINAL, RunStatus, TriggerState
+from stepwell.model.states import TERMINAL, RunStatus, ScheduleState, TriggerState
 from stepwell.telemetry.metrics import Gauge, Labels, Metric
 
 _COUNTED_MAX = 10_000
 _STATES = (TriggerState.ACTIVE, TriggerState.PAUSED, TriggerState.UNDECLARED)
+_SCHEDULE_STATES = (ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.ENDED)
 
 
 async def read_figures(backend: Backend) -> list[Metric]:
@@ -27,6 +29,13 @@ async def read_figures(backend: Backend) -> list[Metric]:
     by_state: dict[Labels, float] = {
         (state.value,): await triggers.count(states=[state], limit=_COUNTED_MAX) for state in _STATES
     }
+    schedules = Records(backend, RecordKind.SCHEDULE, ScheduleBody)
+    by_schedule_state: dict[Labels, float] = {
+        (state.value,): await schedules.count(states=[state], limit=_COUNTED_MAX) for state in _SCHEDULE_STATES
+    }
+    stuck = await schedules.count(labels=[PROBLEM_LABEL], limit=_COUNTED_MAX)
+    due_at = await backend.retrying(lambda store: store.records.next_due([RecordKind.SCHEDULE]))
+    late = 0 if due_at is None else max(0, now - due_at) / SECOND
     failing = len(await ServiceFailures(backend).list())
     return [
         Gauge("stepwell_runs", "Runs that have not ended, by status.", counts, ("status",)),
@@ -38,5 +47,8 @@ async def read_figures(backend: Backend) -> list[Metric]:
         Gauge("stepwell_ready_oldest_seconds", "For how long the oldest of them has been due.", {(): oldest}),
         Gauge("stepwell_workers_alive", "Workers whose lease has not expired.", {(): alive}),
         Gauge("stepwell_triggers", "Workflows that events start, by state.", by_state, ("state",)),
+        Gauge("stepwell_schedules", "Workflows that time starts, by state.", by_schedule_state, ("state",)),
+        Gauge("stepwell_schedules_cannot_fire", "Schedules that cannot start runs.", {(): stuck}),
+        Gauge("stepwell_schedules_late_seconds", "For how long the longest due schedule has been due.", {(): late}),
         Gauge("stepwell_services_failing", "Services that fail on a worker.", {(): failing}),
     ]

@@ -31,7 +31,7 @@ from stepwell.model.records import (
 )
 from stepwell.model.runs import NewRun
 from stepwell.model.signals import NewSignal
-from stepwell.model.states import SAVED_VIEW_LIFE, SERVICE_LIFE, TRIGGER_LIFE, Lifecycle
+from stepwell.model.states import SAVED_VIEW_LIFE, SCHEDULE_LIFE, SERVICE_LIFE, TRIGGER_LIFE, Lifecycle
 from stepwell.nearest import nearest
 
 B = TypeVar("B")
@@ -43,12 +43,14 @@ PAGE: Final = 200
 class RecordKind(StrEnum):
     """Every kind of record. A store knows none of them."""
 
+    SCHEDULE = "schedule"
     SERVICE = "service"  # a service that fails on a worker
     TRIGGER = "trigger"
     VIEW = "view"
 
 
 LIVES: Final[Mapping[RecordKind, Lifecycle]] = {
+    RecordKind.SCHEDULE: SCHEDULE_LIFE,
     RecordKind.SERVICE: SERVICE_LIFE,
     RecordKind.TRIGGER: TRIGGER_LIFE,
     RecordKind.VIEW: SAVED_VIEW_LIFE,
@@ -90,6 +92,7 @@ class NewLine(NamedTuple):
     verb: str
     by: str = ""
     data: Any = None
+    replaces: bool = False  # the earlier lines with this verb are removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,13 +201,23 @@ class Records(Generic[B]):
             fix="try again",
         )
 
+    async def apply(self, drafts: Sequence[tuple[Document[B], Draft[B]]]) -> list[Changed]:
+        """Change many records that were read before, in one transaction. A record that another process changed
+        meanwhile is stale, and stays as it is.
+        """
+        return await self._send([self._change(before.record.record_id, before, draft) for before, draft in drafts])
+
     async def _apply(self, record_id: str, before: Document[B] | None, draft: Draft[B]) -> Changed:
-        change = self._change(record_id, before, draft)
-        [changed] = await self._backend.retrying(
-            lambda store: self._backend.with_offer(lambda offer: store.records.change([change], offer))
-        )
-        self._backend.adopt(changed.claimed)
+        [changed] = await self._send([self._change(record_id, before, draft)])
         return changed
+
+    async def _send(self, changes: list[RecordChange]) -> list[Changed]:
+        answers = await self._backend.retrying(
+            lambda store: self._backend.with_offer(lambda offer: store.records.change(changes, offer))
+        )
+        for changed in answers:
+            self._backend.adopt(changed.claimed)
+        return answers
 
     def _change(self, record_id: str, before: Document[B] | None, draft: Draft[B]) -> RecordChange:
         self._check_move(record_id, before, draft.state)
@@ -231,7 +244,7 @@ class Records(Generic[B]):
     def _event(self, record_id: str, line: NewLine) -> NewRecordEvent:
         place = line_place(self.kind, record_id, line.verb)
         data = b"" if line.data is None else self._backend.codec.encode(line.data, place=place)
-        return NewRecordEvent(line.verb, line.by, data)
+        return NewRecordEvent(line.verb, line.by, data, line.replaces)
 
     def _check_move(self, record_id: str, before: Document[B] | None, target: StrEnum) -> None:
         state = None if before is None else before.record.state

@@ -18,6 +18,7 @@ ATTRIBUTE_NAME_MAX: Final = 60
 ATTRIBUTE_TEXT_MAX: Final = 200
 DIGITS_MAX: Final = 100
 TITLE_MAX: Final = 200
+OWN: Final = "stepwell."  # before the names of attributes that stepwell itself sets
 PERSON_MAX: Final = 200
 
 AttributeValue = str | bool | int | float | Decimal | datetime
@@ -77,8 +78,10 @@ class Description(NamedTuple):
 # --- as people give them ---
 
 
-def read_attributes(given: Any, where: str, *, may_remove: bool = False) -> Attributes:
-    """Attributes in their stored form. None removes one, if that is possible. Raises `InvalidOptionError`."""
+def read_attributes(given: Any, where: str, *, may_remove: bool = False, may_be_own: bool = False) -> Attributes:
+    """Attributes in their stored form. None removes one, if that is possible. Raises `InvalidOptionError`, also for a
+    name of an attribute that stepwell itself sets, unless `may_be_own`.
+    """
     if not isinstance(given, Mapping):
         raise InvalidOptionError(
             f"attributes are a {type(given).__name__}",
@@ -86,13 +89,20 @@ def read_attributes(given: Any, where: str, *, may_remove: bool = False) -> Attr
             why="each attribute has a name and a value",
             fix='attributes={"region": "eu", "amount": 42}',
         )
+    own = next((name for name in given if isinstance(name, str) and name.startswith(OWN)), None)
+    if own is not None and not may_be_own:
+        raise InvalidOptionError(
+            f"attribute {own!r:.80} is set by stepwell itself",
+            where=where,
+            fix=f"a name that does not begin with {OWN}",
+        )
     read = [
         Attribute(_check_name(name, where), "")
         if value is None and may_remove
         else read_attribute(name, value, where, may_remove=may_remove)
         for name, value in given.items()
     ]
-    if len(read) > ATTRIBUTES_MAX:
+    if sum(not one.name.startswith(OWN) for one in read) > ATTRIBUTES_MAX:
         raise _too_many(len(read), where)
     return tuple(sorted(read))
 
@@ -137,7 +147,7 @@ def check_changes(attributes: Attributes, changes: Attributes, where: str) -> No
                 why="an attribute of a run keeps its type, so that runs can be compared and sorted by it",
                 fix=f"give {was.kind.word}, or another name; or remove it first: ctx.set_attributes({one.name}=None)",
             )
-    count = len(merged(attributes, changes))
+    count = sum(not one.name.startswith(OWN) for one in merged(attributes, changes))
     if count > ATTRIBUTES_MAX:
         raise _too_many(count, where)
 

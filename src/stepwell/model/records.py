@@ -83,6 +83,8 @@ class NewRecordEvent(NamedTuple):
     verb: str
     by: str = ""
     data: bytes = b""
+    # The earlier events of the record with this verb are removed: for what happens again and again for years.
+    replaces: bool = False
 
 
 class RecordEvent(NamedTuple):

@@ -95,6 +95,15 @@ class TriggerState(StrEnum):
     DELETED = "deleted"
 
 
+class ScheduleState(StrEnum):
+    """The state of a schedule, which starts runs at certain times."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"  # by a person, or by code that no longer has it
+    ENDED = "ended"  # it is never due again
+    DELETED = "deleted"
+
+
 class SavedViewState(StrEnum):
     """The state of a saved view."""
 
@@ -109,7 +118,7 @@ class ServiceState(StrEnum):
     RECOVERED = "recovered"  # or its worker is gone
 
 
-_T, _V, _R = TriggerState, SavedViewState, ServiceState
+_T, _C, _V, _R = TriggerState, ScheduleState, SavedViewState, ServiceState
 
 TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.ACTIVE}),
@@ -121,6 +130,17 @@ TRIGGER_LIFE: Final = Lifecycle(
         _T.DELETED: frozenset({_T.ACTIVE}),
     },
     frozenset({_T.DELETED}),
+)
+SCHEDULE_LIFE: Final = Lifecycle(
+    frozenset({_C.ACTIVE, _C.PAUSED, _C.ENDED}),
+    {
+        _C.ACTIVE: frozenset({_C.PAUSED, _C.ENDED, _C.DELETED}),
+        _C.PAUSED: frozenset({_C.ACTIVE, _C.ENDED, _C.DELETED}),
+        # When it gets another rule.
+        _C.ENDED: frozenset({_C.ACTIVE, _C.PAUSED, _C.DELETED}),
+        _C.DELETED: frozenset({_C.ACTIVE, _C.PAUSED, _C.ENDED}),
+    },
+    frozenset({_C.DELETED}),
 )
 SAVED_VIEW_LIFE: Final = Lifecycle(
     frozenset({_V.SAVED}),

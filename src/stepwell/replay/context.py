@@ -13,6 +13,7 @@ from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.schedules import Scheduled, scheduled_of
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
@@ -124,6 +125,13 @@ class Context:
         """The predecessor in the chain, with both of its times."""
         before = self._scope.turn.run.previous
         return before and Previous(before.run_id, to_datetime(before.started_at), to_datetime(before.finished_at))
+
+    @property
+    def schedule(self) -> Scheduled | None:
+        """The schedule that started this run, its fire time and the one before; None if no schedule did. A run that
+        continues as new keeps it, a child does not.
+        """
+        return scheduled_of(self._scope.turn.run.attributes)
 
     @property
     def started_at(self) -> datetime:

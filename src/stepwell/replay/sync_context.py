@@ -12,6 +12,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, overl
 from stepwell.clock import Duration
 from stepwell.ids import EventId, RunId
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.schedules import Scheduled
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
 from stepwell.replay.context import SILENT, Compensations, Context, Previous
@@ -88,6 +89,13 @@ class SyncContext:
     def previous(self) -> Previous | None:
         """The predecessor in the chain, with both of its times."""
         return self._inner.previous
+
+    @property
+    def schedule(self) -> Scheduled | None:
+        """The schedule that started this run, its fire time and the one before; None if no schedule did. A run that
+        continues as new keeps it, a child does not.
+        """
+        return self._inner.schedule
 
     @property
     def started_at(self) -> datetime:

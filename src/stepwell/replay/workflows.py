@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import check_name
+from stepwell.model.schedules import Schedule, by_name
 from stepwell.replay.parameters import check_context, takes
 from stepwell.replay.signals import MailboxRules, Signal, Unread, mailbox_rules
 from stepwell.replay.step_options import qualified_name
@@ -28,7 +29,14 @@ ANY_MAIL: Final = MailboxRules()
 class Workflow(Generic[In, Out]):
     """A registered workflow function with its name and version."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, version: int, mailbox: MailboxRules = ANY_MAIL) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str,
+        version: int,
+        mailbox: MailboxRules = ANY_MAIL,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = check_name(name, what="workflow name")
@@ -58,6 +66,7 @@ class Workflow(Generic[In, Out]):
         self.input_hint: Any = inputs[0].hint if inputs else None
         self.input_default: Any = inputs[0].default if inputs else MISSING
         self.output_hint: Any = signature.returns
+        self.schedules: Mapping[str, Schedule] = by_name(schedules, name)
 
     @property
     def discards(self) -> bool:
@@ -112,10 +121,17 @@ class DefinedWorkflow(Workflow[Given, Out]):  # type: ignore[type-var]  # pyrigh
 class WorkflowDecorator:
     """What `@workflow(...)` returns."""
 
-    def __init__(self, name: str | None, version: int, mailbox: MailboxRules = ANY_MAIL) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        version: int,
+        mailbox: MailboxRules = ANY_MAIL,
+        schedules: tuple[Schedule, ...] = (),
+    ) -> None:
         self._name = name
         self._version = version
         self._mailbox = mailbox
+        self._schedules = schedules
 
     @overload
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[None, Out]: ...
@@ -126,7 +142,7 @@ class WorkflowDecorator:
     @overload
     def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> DefinedWorkflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
-        return DefinedWorkflow(fn, self._name or fn.__name__, self._version, self._mailbox)
+        return DefinedWorkflow(fn, self._name or fn.__name__, self._version, self._mailbox, self._schedules)
 
 
 @overload
@@ -144,6 +160,7 @@ def workflow(
     version: int = 1,
     unread: Unread = "dead_letter",
     signals: Iterable[str | Signal[Any]] | None = None,
+    schedule: Schedule | Iterable[Schedule] = (),
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -153,6 +170,7 @@ def workflow(
     version: int = 1,
     unread: Unread = "dead_letter",
     signals: Iterable[str | Signal[Any]] | None = None,
+    schedule: Schedule | Iterable[Schedule] = (),
 ) -> Any:
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
@@ -165,8 +183,12 @@ def workflow(
         `engine.signals.list_unread`. "discard" drops them, except the signals of a failed run, which may be retried.
     `signals`: all signals that may be sent to its runs. An engine that knows the workflow rejects any other name, and
         checks the payload of a plain name against the type declared here.
+    `schedule`: when to start it, such as `cron("0 6 * * 1-5", tz="Europe/Berlin")`, `every("5m")` or `at(...)`; several
+        in a list, each with a name. A worker that starts creates and changes them, and pauses those that the code does
+        not have any more (docs/schedules.md).
 
     Raises `InvalidOptionError` if the function does not take a context as its first parameter.
     """
-    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals))
+    schedules = (schedule,) if isinstance(schedule, Schedule) else tuple(schedule)
+    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals), schedules)
     return decorator if fn is None else decorator(fn)

@@ -14,6 +14,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.views import SignalView
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.model.schedules import check_name, scheduled_of
 from stepwell.model.topics import Event
 from stepwell.replay.workflows import Workflow
 from stepwell.testing import scripts
@@ -149,6 +150,13 @@ class KitBase:
         known = workflow if isinstance(workflow, Workflow) else None
         self.started.append(Started(self.world, handle.run_id, known, input, options))
         return handle
+
+    def _scheduled(self, name: str) -> list[Handle[Any]]:
+        self.check_open()
+        engine, wanted = self.world.engine, check_name(name)
+        runs = [(scheduled_of(run.attributes), run.run_id) for run in self.world.list_runs()]
+        found = sorted((one.fire_time, run_id) for one, run_id in runs if one is not None and one.name == wanted)
+        return [Handle(engine.runs, engine.signals, run_id, is_new=False, same_input=True) for _, run_id in found]
 
     def note(self, act: Act, run_id: RunId | None = None) -> None:
         """The test did something to one run, or to all runs; a crash sweep after the test repeats it."""

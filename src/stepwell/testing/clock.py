@@ -23,7 +23,9 @@ class ClockBase:
         return to_datetime(self._world.clock.now())
 
     def next_timer(self) -> datetime | None:
-        """When the next waiting run is due: by a timer, a timeout, a retry or its deadline. None if no run is."""
+        """When the next waiting run is due, by a timer, a timeout, a retry or its deadline, or the next schedule. None
+        if nothing is.
+        """
         due = self._world.next_due()
         return None if due is None else to_datetime(due)
 

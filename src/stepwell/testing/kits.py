@@ -66,6 +66,12 @@ class Kit(KitBase):
         self.check_open()
         return KitRun(self, self.world.ask(self.world.engine.runs.handle(workflow, target)))
 
+    async def scheduled(self, name: str) -> list[KitRun[Any]]:
+        """The runs that a schedule has started so far, the earliest fire time first. Let time pass with
+        `clock.advance`; a worker must run the workflow (`serve`).
+        """
+        return [KitRun(self, handle) for handle in self._scheduled(name)]
+
     async def emit(self, topic: str | Event | type[Event], payload: Any = None, **options: Any) -> int:
         """Publish an event, as `Engine.publish` does; returns how many runs got it."""
         return self._emit(topic, payload, options)

@@ -54,6 +54,7 @@ class NodeEngine(Engine):
         registry = self._backend.registry
         registry.add(workflow)
         if self._worker is not None:
+            await self._schedule_declarations.declare_all()
             incarnation, settings = self._worker.lease.incarnation, self._settings
             await self._backend.store.workers.register(
                 NewWorker(incarnation, settings.name, settings.lease_span, registry.definitions)

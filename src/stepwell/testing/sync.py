@@ -135,6 +135,12 @@ class SyncKit(KitBase):
         self.check_open()
         return SyncRun(self, self.world.ask(self.world.engine.runs.handle(workflow, target)))
 
+    def scheduled(self, name: str) -> list[SyncRun[Any]]:
+        """The runs that a schedule has started so far, the earliest fire time first. Let time pass with
+        `clock.advance`; a worker must run the workflow (`serve`).
+        """
+        return [SyncRun(self, handle) for handle in self._scheduled(name)]
+
     def emit(self, topic: str | Event | type[Event], payload: Any = None, **options: Any) -> int:
         """Publish an event, as `Engine.publish` does; returns how many runs got it."""
         return self._emit(topic, payload, options)

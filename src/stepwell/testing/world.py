@@ -13,6 +13,7 @@ from stepwell.clock import SECOND, Clock, Instant, Span, SystemClock
 from stepwell.codec.base import Codec, Place, event_row
 from stepwell.codec.envelopes import read_plainly
 from stepwell.config import WorkerSettings
+from stepwell.engine.records import RecordKind
 from stepwell.engine.triggers import Trigger
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
@@ -322,9 +323,11 @@ class World:
         return any(self.ask(self.store.outbox.next_due(name)) is not None for name in sinks)
 
     def next_due(self) -> Instant | None:
-        """When the first waiting run is due."""
+        """When the first waiting run or schedule is due."""
         runs = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
-        return min((run.wake_at for run in runs if run.wake_at is not None), default=None)
+        times = [run.wake_at for run in runs if run.wake_at is not None]
+        scheduled = self.ask(self.store.records.next_due([RecordKind.SCHEDULE]))
+        return min([*times, *([] if scheduled is None else [scheduled])], default=None)
 
     def why(self, run_id: RunId) -> str:
         """Why a run makes no progress, and what would continue it."""

@@ -52,6 +52,12 @@ begin
         one->>{NewRecordEvent.by}, one->>{NewRecordEvent.verb}, p_version, {f}.unb64(one->>{NewRecordEvent.data}),
         case when place = 1 then p_change_id end
     from jsonb_array_elements(p_events) with ordinality as x (one, place);
+    if p_events @? '$[*][{NewRecordEvent.replaces}] ? (@ == true)' then
+        delete from {t}.record_events as e
+        using jsonb_array_elements(p_events) as one
+        where e.record = p_number and e.version < p_version and e.verb = one->>{NewRecordEvent.verb}
+            and (one->>{NewRecordEvent.replaces})::boolean;
+    end if;
 end $$;
 
 -- Add a record, with its labels and its first events. Does nothing if it exists.

@@ -79,6 +79,11 @@ values (
     :now, :by, :verb, :version, :data, :change_id
 );
 
+-- name: drop_events
+-- After the event that replaces them was appended, so that no number is used twice.
+delete from stepwell_record_events
+where record = :record and verb = :verb and version < :version;
+
 -- name: find_open_of_run
 select number, kind, version, labels <> '[]'
 from stepwell_records

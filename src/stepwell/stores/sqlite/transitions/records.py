@@ -29,6 +29,7 @@ _ADD_LABELS, _MARK_LABELS, _REMOVE_LABELS = (
 )
 _LIST_BETWEEN = SQL["records.list_closing_between"]
 _FIND_KNOWN, _APPEND_EVENT = SQL["records.find_known"], SQL["records.append_event"]
+_DROP_EVENTS = SQL["records.drop_events"]
 
 
 def add(tx: Transaction, new: NewRecord, *, run: int | None = None, location: Location | None = None) -> int | None:
@@ -80,8 +81,10 @@ def append_events(
     tx: Transaction, number: int, version: int, events: Sequence[NewRecordEvent], change_id: str | None = None
 ) -> None:
     """Append to the history of a record."""
-    for verb, by, data in events:
+    for verb, by, data, replaces in events:
         tx.write(_APPEND_EVENT, (number, tx.now, by, verb, version, data, change_id))
+        if replaces:
+            tx.write(_DROP_EVENTS, (number, verb, version))
         change_id = None
 
 
