@@ -136,7 +136,7 @@ class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     after: ScheduleName | None = None
 
 
-class CountQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class NextTicksQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """How many ticks."""
 
     count: Count = 10
@@ -408,7 +408,12 @@ OPERATIONS = (
         BackfillIn,
     ),
     look(
-        "/schedules/{schedule}/next", "list_next_ticks", list_next, "Its next ticks", {200: TickList}, query=CountQuery
+        "/schedules/{schedule}/next",
+        "list_next_ticks",
+        list_next,
+        "Its next ticks",
+        {200: TickList},
+        query=NextTicksQuery,
     ),
     look(
         "/schedules/{schedule}/preview",
