@@ -32,6 +32,7 @@ from stepwell.stores.postgres.database import PostgresDatabase
 from stepwell.stores.postgres.migrator import check_ready, check_server, prepare
 from stepwell.stores.postgres.pool import ConnectionPool, Pool
 from stepwell.stores.postgres.refusals import refused
+from stepwell.stores.postgres.retention import PostgresRetention
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.transactions import PostgresTransactions
 from stepwell.stores.postgres.transfers import PostgresTransfers
@@ -73,6 +74,7 @@ class PostgresStore:
         self.records = PostgresRecords(self._database)
         self.transactions = PostgresTransactions(self._database, self.address)
         self.transfers = PostgresTransfers(self._database, self.transactions)
+        self.retention = PostgresRetention(self._database)
         self.views = PostgresViews(self._database)
         self.blobs = PostgresBlobs(self._database)
 

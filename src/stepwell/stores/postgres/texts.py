@@ -38,6 +38,7 @@ _ORDER: Final = (
     "listings",
     "blobs",
     "ledger",
+    "retention",
     "packed_items",
     "transfers",
 )

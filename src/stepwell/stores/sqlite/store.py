@@ -33,6 +33,7 @@ from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
 from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
 from stepwell.stores.sqlite.records import SqliteRecords
+from stepwell.stores.sqlite.retention import SqliteRetention
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
@@ -98,8 +99,9 @@ class SqliteStore:
         self.records = SqliteRecords(runner, self.now)
         self.transactions = SqliteTransactions(runner, self._clock)
         self.transfers = SqliteTransfers(runner)
+        self.retention = SqliteRetention(runner)
         self.views = SqliteViews(runner, self.now)
-        self.blobs = SqliteBlobs(runner)
+        self.blobs = SqliteBlobs(runner, self.now)
 
     def now(self) -> Instant:
         """The clock's time, but never behind an instant that this database holds or this process has shown."""
@@ -317,8 +319,9 @@ class SqliteWorkers:
 class SqliteBlobs:
     """`Blobs` in the database. The next transaction of this store writes a blob before anything else."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, now: Callable[[], Instant]) -> None:
         self._runner = runner
+        self._now = now
 
     def put(self, content: bytes) -> str:
         """See `Blobs.put`. A blob is durable as soon as a row that refers to it is."""
@@ -326,7 +329,7 @@ class SqliteBlobs:
 
         if self._runner.database.is_encrypted and not self._runner.encrypts:
             raise plaintext_refused()
-        return self._runner.database.blobs.put(content)
+        return self._runner.database.blobs.put(content, self._now())
 
     def get(self, name: str) -> bytes:
         """See `Blobs.get`."""
