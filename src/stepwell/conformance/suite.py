@@ -28,6 +28,7 @@ from stepwell.conformance.record_ends import RunRecordSuite
 from stepwell.conformance.record_listings import RecordListSuite
 from stepwell.conformance.records import DueRecordSuite, RecordSuite
 from stepwell.conformance.replies import AnswerSuite, RedeliverySuite, SignalOrStartSuite
+from stepwell.conformance.retention import RetentionSuite, SweepSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
@@ -103,6 +104,8 @@ class StoreSuite(
     DebounceSuite,
     TiedSuite,
     BlobSuite,
+    RetentionSuite,
+    SweepSuite,
     SealSuite,
     TransferSuite,
     RestoreSuite,

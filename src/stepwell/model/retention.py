@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from stepwell.clock import Instant, Span
@@ -63,13 +63,6 @@ class Keeps(Protocol):
         ...
 
 
-class Judged(NamedTuple):
-    """What may be deleted now."""
-
-    trees: tuple[Tree, ...]
-    kept: Mapping[str, int]  # by reason: runs of trees that are left, although this run is past its time
-
-
 def expires_at(run: RunFacts, keeps: Keeps) -> Instant | None:
     """When a run may be deleted, as far as it alone decides; None: never, or not before its chain."""
     span = None if run.ended_at is None else keeps.span_of(run.workflow, run.status)
@@ -104,62 +97,69 @@ def ends_early(run: RunFacts, keeps: Keeps, now: Instant) -> bool:
 class Family:
     """The runs that belong together, as far as they are known: parents, children and generations of a chain.
 
-    Of a generation that goes before its chain, only the runs below it belong to it.
+    A generation that goes before the end of its chain takes only older generations and the runs below them with it.
     """
 
-    def __init__(self, seed: RunFacts, *, is_early: bool) -> None:
+    def __init__(self, seed: RunFacts, *, is_early: bool = False) -> None:
         self.seed = seed
         self.is_early = is_early
-        self.members: dict[RunId, RunFacts] = {seed.run_id: seed}
-        self.witness: RunFacts | None = None
-        self.reason = ""  # why it is kept
+        self.members: dict[RunId, RunFacts] = {}
+        self.successor: RunFacts | None = None  # of the seed, if it stays
+        self._ids = {seed.run_id}  # asked for
+        self._parents: set[RunId] = set()
+        self._new: list[RunFacts] = []
+        self._generations = {seed.run_id}  # of its own chain; their parent and successors do not belong to it
+        self._take(seed)
 
-    def relatives(self) -> set[RunId]:
-        """The ids that its members name and that are not known yet."""
-        if self.is_early:
-            wanted = {
-                other
-                for one in self.members.values()
-                if one.run_id != self.seed.run_id
-                for other in (one.previous, one.successor)
-                if other is not None
-            }
-            known = set(self.members)
-            if self.witness is None and self.seed.successor is not None:
-                wanted.add(self.seed.successor)
-            return wanted - known
-        named = (other for one in self.members.values() for other in (one.parent, one.previous, one.successor))
-        return {other for other in named if other is not None} - set(self.members)
+    def wants(self) -> tuple[set[RunId], set[RunId]]:
+        """The ids that it asks for next, and the runs whose children it asks for. Each is asked for once."""
+        new, self._new = self._new, []
+        ids = {other for one in new for other in self._named_by(one) if other is not None} - self._ids
+        parents = {one.run_id for one in new if one.has_children} - self._parents
+        self._ids |= ids
+        self._parents |= parents
+        return ids, parents
 
-    def add(self, run: RunFacts) -> bool:
-        """Add a run; whether it is new."""
+    def _named_by(self, run: RunFacts) -> tuple[RunId | None, ...]:
+        if not self.is_early:
+            return run.parent, run.previous, run.successor
+        if run.run_id == self.seed.run_id:
+            return run.previous, run.successor
+        return (run.previous,) if run.run_id in self._generations else (run.previous, run.successor)
+
+    def take(self, run: RunFacts) -> None:
+        """Add a run if it belongs here."""
+        if run.run_id in self._ids or (run.parent is not None and run.parent in self._parents):
+            self._take(run)
+
+    def _take(self, run: RunFacts) -> None:
         if run.run_id in self.members:
-            return False
+            return
         if self.is_early and run.run_id == self.seed.successor:
-            is_new, self.witness = self.witness is None, run
-            return is_new
+            self.successor = run
+            return
+        if self.is_early and run.successor is not None and run.successor in self._generations:
+            self._generations.add(run.run_id)
         self.members[run.run_id] = run
-        return True
+        self._new.append(run)
 
-    def judge(self, keeps: Keeps, now: Instant) -> str:
-        """Why it is kept, as far as it is known; empty if nothing keeps it."""
+    def judge(self, keeps: Keeps, now: Instant, *, is_erasure: bool = False) -> str:
+        """Why it is kept, as far as it is known; empty if nothing keeps it.
+
+        A tree is kept from an erasure only if one of its runs is active, or if it is too large.
+        """
         if len(self.members) > TREE_MAX:
             return "large"
-        if self.is_early and self.witness is not None and self.witness.ended_at is None:
-            return "newest"  # of an active chain
-        for one in self.members.values():
-            is_seed = self.is_early and one.run_id == self.seed.run_id
-            reason = why_kept(one, keeps, now)
-            if reason and not (is_seed and reason == "policy"):
-                return reason
-        return ""
+        if self.successor is not None and self.successor.ended_at is None:
+            return "newest"  # generation that has ended, of an active chain
+        reasons = (why_kept(one, keeps, now) for one in self.members.values())
+        return next((reason for reason in reasons if reason and (reason == "active" or not is_erasure)), "")
 
     def tree(self) -> Tree:
         """What is deleted."""
         runs = tuple(Ended(one.run_id, one.ended_at) for one in self.members.values() if one.ended_at is not None)
-        seen = self.witness
-        witnesses = () if seen is None or seen.ended_at is None else (Ended(seen.run_id, seen.ended_at),)
-        return Tree(runs, witnesses)
+        stays = self.successor
+        return Tree(runs, () if stays is None or stays.ended_at is None else (Ended(stays.run_id, stays.ended_at),))
 
 
 def may_begin(run: RunFacts, keeps: Keeps, now: Instant) -> bool:
@@ -179,14 +179,3 @@ def in_batches(trees: Iterable[Tree], runs_max: int) -> list[list[Tree]]:
         batches[-1].append(tree)
         size += len(tree.runs)
     return batches
-
-
-def without_doubles(trees: Sequence[Tree], taken: Collection[RunId] = ()) -> list[Tree]:
-    """The trees whose runs no earlier one has."""
-    seen, found = set(taken), list[Tree]()
-    for tree in trees:
-        ids = {one.run_id for one in tree.runs}
-        if not ids & seen:
-            seen |= ids
-            found.append(tree)
-    return found

@@ -14,7 +14,7 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 
 def prune(tx: Transaction, trees: Sequence[Tree], *, is_erasure: bool, by: str, reason: str) -> list[bool]:
     """Delete the trees that nothing has changed since they were planned."""
-    ids = list({one.run_id for tree in trees for one in (*tree.runs, *tree.witnesses)})
+    ids: list[str] = sorted({one.run_id for tree in trees for one in (*tree.runs, *tree.witnesses)})
     known: dict[str, Row] = {row[0]: row for row in tx.rows("retention.find_doomed", ids=encode_texts(ids))}
     pruned = [_may_go(tree, known, is_erasure=is_erasure) for tree in trees]
     doomed = [known[one.run_id] for tree, goes in zip(trees, pruned, strict=True) if goes for one in tree.runs]
