@@ -97,6 +97,13 @@ TARGETS = (
             Twin("stepwell.engine.versions", "Versions", "SyncVersions"),
             Twin("stepwell.engine.saved_views", "SavedViews", "SyncSavedViews"),
             Twin(
+                "stepwell.engine.retention",
+                "Retentions",
+                "SyncRetentions",
+                # A pass is made of steps on the event loop, and rounds are those of workers.
+                leaves_out=("begin", "begin_round", "note_round", "new_name", "monotonic"),
+            ),
+            Twin(
                 "stepwell.wiring",
                 "Engine",
                 "SyncEngine",

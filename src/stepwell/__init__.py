@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
     from stepwell.engine.handles import Handle
+    from stepwell.engine.retention import Retention
     from stepwell.engine.starts import Start
     from stepwell.engine.triggers import Trigger
     from stepwell.errors import (
@@ -88,6 +89,7 @@ __all__ = [
     "RaceError",
     "Request",
     "ResultTimeout",
+    "Retention",
     "Retry",
     "RetryAfter",
     "Rollback",
@@ -126,6 +128,7 @@ _HOMES = {
     "stepwell.codec.secret": ["Secret"],
     "stepwell.config": ["WorkerSettings"],
     "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.retention": ["Retention"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.triggers": ["Trigger"],
     "stepwell.errors": [

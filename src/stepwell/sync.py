@@ -20,6 +20,7 @@ from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.outbox import Outbox, OwedEvent
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
+from stepwell.engine.retention import EraseReport, PruneReport, PruneRound, Retention, Retentions
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.service_failures import ServiceFailureView
@@ -751,6 +752,36 @@ class SyncSavedViews:
         return self._portal.wait(self._inner.list(owner=owner))
 
 
+class SyncRetentions:
+    """`engine.retention`: deletes ended runs that are past their time, and erases runs that a person names."""
+
+    def __init__(self, portal: Portal, inner: Retentions) -> None:
+        self._portal = portal
+        self._inner = inner
+        self.policy = inner.policy
+
+    def rounds(self) -> list[PruneRound]:
+        """The rounds of the workers, one for each policy: the one that is under way, or the last one."""
+        return self._portal.wait(self._inner.rounds())
+
+    def prune(
+        self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None, dry_run: bool = False
+    ) -> PruneReport:
+        """Delete every tree of runs that is past its time, and events, signals, records and payloads that nothing needs
+        any more. With `dry_run`, only count them. If it is interrupted, call it again.
+        """
+        return self._portal.wait(self._inner.prune(retention, workflows=workflows, dry_run=dry_run))
+
+    def erase(self, where: str, *, by: str = "", reason: str = "", dry_run: bool = False) -> EraseReport:
+        """Erase every run that matches a filter, with its parents, children and chain, whatever the retention says.
+
+        Trees with an active run are left, and their runs are in `left`: cancel them, and erase again. What stays is a
+        line for each run in the acts on its workflow: who erased it, when and why, without a value. Payloads that are
+        stored by their hash are deleted by a later `prune`, a day after they were last used.
+        """
+        return self._portal.wait(self._inner.erase(where, by=by, reason=reason, dry_run=dry_run))
+
+
 class SyncEngine:
     """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
@@ -778,6 +809,7 @@ class SyncEngine:
         lifecycle: bool = False,
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
+        retention: Retention | None = None,
     ) -> None:
         self._portal = Portal()
         self._inner = Engine(
@@ -792,6 +824,7 @@ class SyncEngine:
             lifecycle=lifecycle,
             triggers=triggers,
             hooks=hooks,
+            retention=retention,
         )
         self.signals = SyncSignals(self._portal, self._inner.signals)
         self.runs = SyncRuns(self._portal, self._inner.runs)
@@ -804,6 +837,7 @@ class SyncEngine:
         self.workers = SyncWorkers(self._portal, self._inner.workers)
         self.versions = SyncVersions(self._portal, self._inner.versions)
         self.saved_views = SyncSavedViews(self._portal, self._inner.saved_views)
+        self.retention = SyncRetentions(self._portal, self._inner.retention)
 
     def __enter__(self) -> Self:
         return self.open()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
+    from stepwell.engine.retention import EraseReport, PruneReport, PruneRound
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.service_failures import ServiceFailureView
     from stepwell.engine.triggers import TriggerActView, TriggerFailureView, TriggerView
@@ -33,12 +34,15 @@ __all__ = [
     "BulkView",
     "Cause",
     "EntryView",
+    "EraseReport",
     "Explanation",
     "FailureRecord",
     "HoldActView",
     "HoldView",
     "OwedEvent",
     "ProgressView",
+    "PruneReport",
+    "PruneRound",
     "Recovered",
     "RepairPlan",
     "RunView",
@@ -60,6 +64,7 @@ _HOMES = {
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
+    "stepwell.engine.retention": ["EraseReport", "PruneReport", "PruneRound"],
     "stepwell.engine.saved_views": ["SavedView"],
     "stepwell.engine.service_failures": ["ServiceFailureView"],
     "stepwell.engine.triggers": ["TriggerActView", "TriggerFailureView", "TriggerView"],

@@ -24,6 +24,7 @@ from stepwell.engine.ledger import Ledger
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
+from stepwell.engine.retention import Retention, Retentions
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.saved_views import SavedViews
 from stepwell.engine.service_failures import ServiceFailures
@@ -76,7 +77,7 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions` and `saved_views`.
+    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views` and `retention`.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class Engine:
         lifecycle: bool = False,
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
+        retention: Retention | None = None,
     ) -> None:
         if isinstance(app, App):
-            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks)
+            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks, retention)
             described, store = app, None
         else:
             url, store = (app, None) if isinstance(app, str) else (None, app)
@@ -108,6 +110,7 @@ class Engine:
                 lifecycle=lifecycle,
                 triggers=triggers,
                 hooks=hooks,
+                retention=retention,
                 settings=settings,
             )
         self._settings = read_settings(described.settings)
@@ -134,6 +137,7 @@ class Engine:
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
         self.versions = Versions(backend)
         self.saved_views = SavedViews(backend)
+        self.retention = Retentions(backend, described.retention, [each.name for each in described.workflows])
         self.ledger = Ledger(backend)
         for sink in self._routes:
             if isinstance(sink, TopicSink):
@@ -467,9 +471,19 @@ class Engine:
     def _services(self) -> list[Service]:
         """What every worker does when records are due."""
         from stepwell.services.failure_keeper import FailureKeeper
+        from stepwell.services.pruner import Pruner
         from stepwell.services.trigger_keeper import TriggerKeeper
 
-        return [TriggerKeeper(self._declarations, since=self.now()), FailureKeeper(ServiceFailures(self._backend))]
+        found: list[Service] = [
+            TriggerKeeper(self._declarations, since=self.now()),
+            FailureKeeper(ServiceFailures(self._backend)),
+        ]
+        if self.retention.policy is not None:
+            found.append(Pruner(self.retention, self._is_busy))
+        return found
+
+    def _is_busy(self) -> bool:
+        return self._worker is not None and self._worker.active > 0
 
     def _make_bulk(self) -> Workflow[Any, Any]:
         from stepwell.engine.bulk_workflow import bulk_workflow

@@ -141,7 +141,7 @@ async def _count_orphans(store: Store, tables: tuple[str, ...]) -> dict[str, int
     counts: dict[str, int] = {}
     if runner is not None:
         for table in tables:
-            sql = f"select count(*) from stepwell_{table} where run is not null and run not in (select id from stepwell_runs)"
+            sql = f"select count(*) from stepwell_{table} where run not in (select id from stepwell_runs)"
             counts[table] = (await runner.read(lambda c, sql=sql: c.execute(sql).fetchone()))[0]
         sql = "select count(*) from stepwell_record_labels where record not in (select number from stepwell_records)"
         counts["record_labels"] = (await runner.read(lambda c: c.execute(sql).fetchone()))[0]
@@ -153,7 +153,7 @@ async def _count_orphans(store: Store, tables: tuple[str, ...]) -> dict[str, int
     address: Any = getattr(store, "address")  # noqa: B009
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
         for table in (*tables, "heads"):
-            sql = f"select count(*) from stepwell.{table} where run is not null and run not in (select id from stepwell.runs)"
+            sql = f"select count(*) from stepwell.{table} where run not in (select id from stepwell.runs)"
             row = connection.execute(sql.encode()).fetchone()
             assert row is not None
             counts[table] = row[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from stepwell.clock import Instant, Span
@@ -26,12 +26,13 @@ class World(NamedTuple):
 
 async def dump(store: Store) -> World:
     """Read everything."""
-    runs = {run.run_id: run for run in await store.views.list_runs(RunFilter(), limit=_ALL)}
-    owed = [*await store.outbox.list_owed(is_dead=False, limit=_ALL), *await store.outbox.list_owed(is_dead=True, limit=_ALL)]
+    runs = {str(run.run_id): run for run in await store.views.list_runs(RunFilter(), limit=_ALL)}
+    owed = await store.outbox.list_owed(is_dead=False, limit=_ALL)
+    owed += await store.outbox.list_owed(is_dead=True, limit=_ALL)
     refused = [one for one in await store.views.list_unread(limit=_ALL) if one.reason]
     records = await store.records.list_records(RecordFilter("task", is_open=True), limit=_ALL)
-    needed = {one.run_id for one in owed} | {one.run_id for one in refused} | {one.run_id for one in records if one.run_id}
-    return World(runs, set(map(str, needed)))
+    needed = {str(one.run_id) for one in owed} | {str(one.run_id) for one in refused}
+    return World(runs, needed | {str(one.run_id) for one in records if one.run_id})
 
 
 def allowed(world: World, retention: Retention, now: Instant) -> set[str]:
@@ -68,7 +69,7 @@ def allowed(world: World, retention: Retention, now: Instant) -> set[str]:
         if run.status is RunStatus.CONTINUED and _own(run, retention) is not None:
             older = _closure({run.run_id}, lambda one: _previous(world, one))
             below = {child for one in older for child in children[one]}
-            doomed = older | _closure(below, lambda one: [other for other in linked(one) if other not in older])
+            doomed = older | _closure(below, lambda one, older=older: [x for x in linked(one) if x not in older])
             heir = world.runs.get(run.successor or "")
             if (heir is None or heir.ended_at is not None) and all(map(may_go, doomed)):
                 found |= doomed
@@ -84,10 +85,10 @@ def _previous(world: World, run_id: str) -> list[str]:
     return [previous.run_id] if previous is not None and previous.run_id in world.runs else []
 
 
-def _closure(seeds: set[str], near: object) -> set[str]:
+def _closure(seeds: set[str], near: Callable[..., Iterable[str]]) -> set[str]:
     found, rest = set(seeds), list(seeds)
     while rest:
-        for other in near(rest.pop()):  # type: ignore[operator]
+        for other in near(rest.pop()):
             if other not in found:
                 found.add(other)
                 rest.append(other)
@@ -99,5 +100,6 @@ def dangling(world: World) -> list[str]:
     found = []
     for run in world.runs.values():
         parent = None if run.parent is None else run.parent.run_id
-        found += [f"{run.run_id} -> {one}" for one in (parent, run.successor) if one is not None and one not in world.runs]
+        named = [one for one in (parent, run.successor) if one is not None]
+        found += [f"{run.run_id} -> {one}" for one in named if one not in world.runs]
     return found

@@ -78,6 +78,8 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("migrate", "migrations", "Create or migrate the tables of a database."),
         Listed("backup", "backups", "Copy a SQLite database while it is used."),
         Listed("restore", "backups", "Restore a SQLite database from a copy."),
+        Listed("prune", "retention", "Delete ended runs that are past their time."),
+        Listed("erase", "retention", "Erase the runs of a filter for ever."),
         Listed("move", "transfers", "Move all runs to another database."),
     ),
     "Serve": (

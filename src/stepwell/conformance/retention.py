@@ -69,7 +69,7 @@ class RetentionSuite(StoreCase):
         await child.end(RunStatus.CONTINUED, successor=new_run("c2"))
         store = scene.store.retention
 
-        found = {one.run_id: one for one in await store.list_relatives([RunId("p"), RunId("x")], [RunId("p")])}
+        found = {str(one.run_id): one for one in await store.list_relatives([RunId("p"), RunId("x")], [RunId("p")])}
 
         assert sorted(found) == ["c", "c2", "p"]
         assert (found["p"].has_children, found["p"].parent, found["p"].ended_at) == (True, None, None)

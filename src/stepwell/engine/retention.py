@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from stepwell.clock import DAY, SECOND, Duration, Instant, Span, span
+import msgspec
+
+from stepwell.clock import DAY, SECOND, Duration, Instant, Span, span, to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.filters import fitted, parse_filter
+from stepwell.engine.records import PAGE as RECORDS_PAGE
+from stepwell.engine.records import Document, Draft, NewLine, RecordKind, Records
+from stepwell.engine.system_runs import PREFIX
+from stepwell.engine.trigger_records import digest
 from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
+from stepwell.model.holds import workflow_of
 from stepwell.model.retention import (
     Ended,
     Family,
@@ -21,15 +29,19 @@ from stepwell.model.retention import (
     in_batches,
     may_begin,
 )
-from stepwell.model.states import RunStatus
+from stepwell.model.states import TERMINAL, CareState, RunStatus
 from stepwell.redaction import redact
 from stepwell.stores.base.filters import Order
 from stepwell.stores.base.retention import Part
+from stepwell.stores.base.views import RunFilter
 
 LEAST: Final = Span(3_600 * SECOND)  # that ended runs are kept
 PAGE: Final = 500  # runs that one look reads
-BATCH: Final = 200  # runs that one transaction deletes
+BATCH: Final = 100  # runs that one transaction deletes
+EVERY: Final = Span(3_600 * SECOND)  # how often workers look for what is past its time
+SHIFT: Final = Span(300 * SECOND)  # after this long without a sign, another worker goes on
 _ACTIVE_MAX: Final = 100_000
+_COUNTED_MAX: Final = 10_000_000
 _BLOB_GRACE: Final = Span(DAY)
 _BLOB_SLACK: Final = Span(12 * 3_600 * SECOND)  # twice as long as a process trusts that a blob is there
 _PARTS: Final[tuple[Part, ...]] = ("events", "signals")
@@ -95,10 +107,27 @@ class Retention:
         return self.workflows.get(workflow, self).outcomes.get(status)
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """For how many seconds runs are kept, by outcome."""
+        return {status.value: kept / SECOND for status, kept in self.outcomes.items()}
+
+    @property
     def shortest(self) -> Span | None:
         """The shortest time of all; None if everything is kept."""
         spans = [*self.outcomes.values(), *(each for one in self.workflows.values() for each in one.outcomes.values())]
         return min(spans, default=None)
+
+
+class Scoped(NamedTuple):
+    """A retention, and the workflows to which it applies: one application must not delete the runs of another."""
+
+    retention: Retention
+    names: frozenset[str] | None = None  # None: every workflow
+
+    def span_of(self, workflow: str, status: RunStatus) -> Span | None:
+        """For how long after its end a run of a workflow is kept; None for ever."""
+        is_meant = self.names is None or workflow in self.names or workflow in self.retention.workflows
+        return self.retention.span_of(workflow, status) if is_meant or workflow.startswith(PREFIX) else None
 
 
 def _at_least(duration: Duration, what: str) -> Span:
@@ -136,15 +165,49 @@ class EraseReport:
     left: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PruneRound:
+    """A round of the workers that delete: the one that is under way, or the last one."""
+
+    is_running: bool
+    worker: str
+    began_at: datetime
+    ended_at: datetime | None
+    runs: int
+    trees: int
+    kept: Mapping[str, int]
+
+
+class CareBody(msgspec.Struct, frozen=True):
+    """What is stored of a round."""
+
+    worker: str
+    began_at: int
+    until: int  # the next round, or when another worker goes on
+    ended_at: int | None
+    runs: int
+    trees: int
+    kept: dict[str, int]
+
+
 class PrunePass:
     """One look at all ended runs, the longest ended first; it may stop after any step, and begin again.
 
     It deletes, unless it is dry. Each step is short, so that other work goes on between two.
     """
 
-    def __init__(self, backend: Backend, retention: Retention, *, is_dry: bool = False, limit: int = PAGE) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        retention: Retention,
+        *,
+        workflows: Iterable[str] | None = None,
+        is_dry: bool = False,
+        limit: int = PAGE,
+    ) -> None:
         self._backend = backend
         self._retention = retention
+        self._keeps = Scoped(retention, None if workflows is None else frozenset(workflows))
         self._is_dry = is_dry
         self._limit = limit
         self._after: Ended | None = None
@@ -155,6 +218,7 @@ class PrunePass:
         self._place = 0
         self._is_read = retention.shortest is None
         self.is_over = False
+        self.seen = 0  # runs that it looked at
         self.runs = self.trees = 0
         self.by_workflow: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
@@ -171,6 +235,11 @@ class PrunePass:
             await self._sweep(self._parts[0])
         else:
             self.is_over = True
+
+    async def count_candidates(self) -> int:
+        """How many ended runs there are. It looks at those of them that ended long enough ago."""
+        ended = RunFilter(statuses=tuple(sorted(TERMINAL)))
+        return await self._backend.retrying(lambda store: store.views.count_runs(ended, limit=_COUNTED_MAX))
 
     async def finish(self) -> PruneReport:
         """Do the rest, without a pause."""
@@ -195,6 +264,7 @@ class PrunePass:
         found = await self._backend.retrying(
             lambda store: store.retention.list_ended(before=before, limit=self._limit, after=after)
         )
+        self.seen += len(found)
         if found:
             last = found[-1]
             assert last.ended_at is not None
@@ -214,11 +284,11 @@ class PrunePass:
         taken = self._planned
         # The newest first: of a chain, it takes the older generations with it.
         for run in reversed(found):
-            if not may_begin(run, self._retention, now) or run.run_id in taken:
+            if not may_begin(run, self._keeps, now) or run.run_id in taken:
                 continue
-            family = Family(run, is_early=ends_early(run, self._retention, now))
+            family = Family(run, is_early=ends_early(run, self._keeps, now))
             if run.is_alone:
-                self._settle(family, family.judge(self._retention, now), trees, taken)
+                self._settle(family, family.judge(self._keeps, now), trees, taken)
             elif not family.is_early and {run.parent, run.previous, run.successor} & self._active:
                 self.kept["active"] += 1
             else:
@@ -227,7 +297,7 @@ class PrunePass:
         await self._explore(families, known, now)
         for family in families:
             if family.seed.run_id not in taken:
-                self._settle(family, family.judge(self._retention, now), trees, taken)
+                self._settle(family, family.judge(self._keeps, now), trees, taken)
         self._planned = taken if self._is_dry else set()
         return trees
 
@@ -258,7 +328,7 @@ class PrunePass:
             ids, parents = set[RunId](), set[RunId]()
             growing: list[Family] = []
             for family in rest:
-                if family.judge(self._retention, now, is_erasure=is_erasure):
+                if family.judge(self._keeps, now, is_erasure=is_erasure):
                     if len(self._active) < _ACTIVE_MAX:
                         self._active |= {one.run_id for one in family.members.values() if one.ended_at is None}
                     continue
@@ -315,8 +385,6 @@ class PrunePass:
             self._place = swept.after
 
     async def _sweep_records(self) -> None:
-        from stepwell.engine.records import RecordKind
-
         for kind in RecordKind:
             deleted = self._limit
             while deleted == self._limit:
@@ -335,32 +403,95 @@ class PrunePass:
             )
 
 
-class Care:
+class Retentions:
     """`engine.retention`: deletes ended runs that are past their time, and erases runs that a person names."""
 
-    def __init__(self, backend: Backend, retention: Retention | None) -> None:
+    def __init__(self, backend: Backend, retention: Retention | None, workflows: Iterable[str] = ()) -> None:
         self._backend = backend
+        self._records = Records(backend, RecordKind.CARE, CareBody)
+        self._workflows = frozenset(workflows)
         self.policy = retention
 
-    def begin(self, retention: Retention | None = None, *, dry_run: bool = False) -> PrunePass:
+    def begin(
+        self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None, dry_run: bool = False
+    ) -> PrunePass:
         """A pass over all ended runs, in steps: for a caller that pauses between them or shows progress.
 
+        A retention that is given here applies to these workflows, or to all; that of the app to its own workflows.
         Raises `InvalidOptionError` if neither this call nor the app says how long runs are kept.
         """
-        found = retention or self.policy
-        if found is None:
+        if retention is not None:
+            return PrunePass(self._backend, retention, workflows=workflows, is_dry=dry_run)
+        if self.policy is None:
             raise InvalidOptionError(
                 "nothing says how long ended runs are kept",
                 why="without that they are kept for ever",
                 fix='App(..., retention=Retention(completed="30d")), or: stepwell prune --older 30d',
             )
-        return PrunePass(self._backend, found, is_dry=dry_run)
+        names = self._workflows | set(map(workflow_of, self._backend.registry.definitions))
+        return PrunePass(self._backend, self.policy, workflows=names, is_dry=dry_run)
 
-    async def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> PruneReport:
+    def new_name(self) -> str:
+        """A name for a worker that makes rounds."""
+        return self._backend.environment.ids.uuid()
+
+    def monotonic(self) -> float:
+        """The clock that measures how long a step took."""
+        return self._backend.environment.clock.monotonic()
+
+    # --- rounds of workers ---
+
+    async def begin_round(self, worker: str) -> Instant | None:
+        """Begin a round, unless one was made lately or another worker makes it; then, when to ask again.
+
+        The first change of the record wins. A worker that dies meanwhile is replaced after `SHIFT`.
+        """
+        now, until = self._backend.store.now(), Instant(0)
+
+        def decide(it: Document[CareBody] | None) -> Draft[CareBody] | None:
+            nonlocal until
+            until = Instant(0 if it is None or it.content is None else it.content.until)
+            if until > now:
+                return None
+            return _draft(CareState.RUNNING, CareBody(worker, now, now + SHIFT, None, 0, 0, {}), "began", worker)
+
+        return None if await self._records.change(self._round_id, decide) else max(until, Instant(now + SECOND))
+
+    async def note_round(self, worker: str, report: PruneReport, *, is_over: bool) -> bool:
+        """Record how far a round is. False if another worker has it now."""
+        now, is_mine = self._backend.store.now(), True
+
+        def decide(it: Document[CareBody] | None) -> Draft[CareBody] | None:
+            nonlocal is_mine
+            body = None if it is None else it.content
+            is_mine = body is not None and body.worker == worker and body.ended_at is None
+            if body is None or not is_mine:
+                return None
+            state, ended_at = (CareState.RESTING, now) if is_over else (CareState.RUNNING, None)
+            until = now + (EVERY if is_over else SHIFT)
+            after = CareBody(worker, body.began_at, until, ended_at, report.runs, report.trees, dict(report.kept))
+            return _draft(state, after, "ended" if is_over else "went on", worker)
+
+        await self._records.change(self._round_id, decide)
+        return is_mine
+
+    async def rounds(self) -> list[PruneRound]:
+        """The rounds of the workers, one for each policy: the one that is under way, or the last one."""
+        found = await self._records.list(limit=RECORDS_PAGE)
+        return [_round(one.content) for one in found if one.content is not None]
+
+    @property
+    def _round_id(self) -> str:
+        """Workers with the same policy share their rounds."""
+        return f"retention {digest(repr(self.policy))}"
+
+    async def prune(
+        self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None, dry_run: bool = False
+    ) -> PruneReport:
         """Delete every tree of runs that is past its time, and events, signals, records and payloads that nothing needs
         any more. With `dry_run`, only count them. If it is interrupted, call it again.
         """
-        return await self.begin(retention, dry_run=dry_run).finish()
+        return await self.begin(retention, workflows=workflows, dry_run=dry_run).finish()
 
     async def erase(self, where: str, *, by: str = "", reason: str = "", dry_run: bool = False) -> EraseReport:
         """Erase every run that matches a filter, with its parents, children and chain, whatever the retention says.
@@ -379,8 +510,9 @@ class Care:
         erased, matched, left = set[RunId](), 0, list[str]()
         last: RunId | None = None
         while True:
-            before = last
-            runs = await self._backend.retrying(lambda store: store.views.list_runs(wanted, limit=PAGE, before=before))
+            runs = await self._backend.retrying(
+                lambda store, last=last: store.views.list_runs(wanted, limit=PAGE, before=last)  # type: ignore[misc]
+            )
             ids = [run.run_id for run in runs if run.run_id not in erased]
             matched += len(ids)
             trees, blocked = await self._trees(work, ids, now)
@@ -421,3 +553,13 @@ class Care:
             taken |= {one.run_id for one in tree.runs}
             trees.append(tree)
         return trees, left
+
+
+def _draft(state: CareState, body: CareBody, verb: str, by: str) -> Draft[CareBody]:
+    return Draft(state=state, body=body, lines=(NewLine(verb, by),))
+
+
+def _round(body: CareBody) -> PruneRound:
+    ended = None if body.ended_at is None else to_datetime(Instant(body.ended_at))
+    began = to_datetime(Instant(body.began_at))
+    return PruneRound(ended is None, body.worker, began, ended, body.runs, body.trees, body.kept)

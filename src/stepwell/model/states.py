@@ -102,6 +102,13 @@ class SavedViewState(StrEnum):
     DELETED = "deleted"
 
 
+class CareState(StrEnum):
+    """The state of a round of care: deleting what is past its time."""
+
+    RUNNING = "running"
+    RESTING = "resting"
+
+
 class ServiceState(StrEnum):
     """The state of a service on one worker. A service that has never failed there has none."""
 
@@ -109,7 +116,7 @@ class ServiceState(StrEnum):
     RECOVERED = "recovered"  # or its worker is gone
 
 
-_T, _V, _R = TriggerState, SavedViewState, ServiceState
+_T, _V, _R, _C = TriggerState, SavedViewState, ServiceState, CareState
 
 TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.ACTIVE}),
@@ -126,6 +133,11 @@ SAVED_VIEW_LIFE: Final = Lifecycle(
     frozenset({_V.SAVED}),
     {_V.SAVED: frozenset({_V.DELETED}), _V.DELETED: frozenset({_V.SAVED})},
     frozenset({_V.DELETED}),
+)
+CARE_LIFE: Final = Lifecycle(
+    frozenset({_C.RUNNING, _C.RESTING}),
+    {_C.RUNNING: frozenset({_C.RESTING}), _C.RESTING: frozenset({_C.RUNNING})},
+    frozenset(),
 )
 SERVICE_LIFE: Final = Lifecycle(
     frozenset({_R.FAILING}),

@@ -42,11 +42,14 @@ class SqliteRetention:
         self, trees: Sequence[Tree], *, is_erasure: bool = False, by: str = "", reason: str = ""
     ) -> list[bool]:
         return await self._runner.write(
-            Valueless(lambda tx: retention.prune(tx, trees, is_erasure=is_erasure, by=by, reason=reason))
+            Valueless(lambda tx: retention.prune(tx, trees, is_erasure=is_erasure, by=by, reason=reason)),
+            is_blocking=True,
         )
 
     async def sweep(self, part: Part, *, before: Instant, after: int, limit: int) -> Swept:
-        return await self._runner.write(Valueless(lambda tx: retention.sweep(tx, part, before, after, limit)))
+        return await self._runner.write(
+            Valueless(lambda tx: retention.sweep(tx, part, before, after, limit)), is_blocking=True
+        )
 
     async def has_old_blobs(self, *, before: Instant) -> bool:
         return await self._runner.read(lambda c: row_of(c, "retention.has_old_blobs", before=before)) is not None
@@ -55,7 +58,9 @@ class SqliteRetention:
         unused = await self._runner.read(lambda c: _unused(c, before), is_large=True)
         if not unused:
             return 0
-        return await self._runner.write(Valueless(lambda tx: retention.drop_blobs(tx, unused, before, slack)))
+        return await self._runner.write(
+            Valueless(lambda tx: retention.drop_blobs(tx, unused, before, slack)), is_blocking=True
+        )
 
 
 def _facts(row: Row) -> RunFacts:
