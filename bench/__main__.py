@@ -14,6 +14,7 @@ from bench.growth import w9
 from bench.killed import w6
 from bench.latency import enqueue, shared, w3, w4
 from bench.limits import limits
+from bench.pruning import prune
 from bench.records import records
 from bench.report import Report
 from bench.resuming import resume
@@ -37,11 +38,12 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "W8": w8,
     "resume": resume,
     "W9": w9,
+    "prune": prune,
     "records": records,
     "endless": endless,
     "surfaces": surfaces,
 }
-APART = ("W9", "records", "endless", "surfaces")  # they take minutes: only if named
+APART = ("W9", "prune", "records", "endless", "surfaces")  # they take minutes: only if named
 
 
 def main() -> int:

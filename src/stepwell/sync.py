@@ -12,6 +12,7 @@ from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
+from stepwell.engine.dead_letters import DeadLetters, HandledLetter, Letter, LettersActed
 from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.handles import Handle
@@ -620,6 +621,89 @@ class SyncOutbox:
         return self._portal.wait(self._inner.drop(event_id, sink, by=by))
 
 
+class SyncDeadLetters:
+    """`engine.dead_letters`: what could not be handled. List it, retry it, edit it, or drop it with a reason."""
+
+    def __init__(self, portal: Portal, inner: DeadLetters) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def get(self, letter: str) -> Letter:
+        """One letter. Raises `NotFoundError`, also if it was handled meanwhile."""
+        return self._portal.wait(self._inner.get(letter))
+
+    def count(self, kind: str | None = None, *, limit: int = 1000) -> int:
+        """How many letters there are; the count stops at `limit`."""
+        return self._portal.wait(self._inner.count(kind, limit=limit))
+
+    def handled(self, *, limit: int = 50) -> list[HandledLetter]:
+        """What people did with letters, the latest first, for as long as retention keeps closed records."""
+        return self._portal.wait(self._inner.handled(limit=limit))
+
+    def retry(self, letter: str, *, to: str | None = None, by: str = "") -> bool:
+        """Handle a letter again, and wake what waits for it. False if it was handled before.
+
+        An event goes to its sink with a new budget of attempts and its own id. A signal goes to its run, or to the run
+        `to`. A paused run is resumed. Raises `InvalidMoveError` if a retry cannot succeed yet.
+        """
+        return self._portal.wait(self._inner.retry(letter, to=to, by=by))
+
+    def edit(self, letter: str, payload: Any, *, to: str | None = None, by: str = "") -> bool:
+        """Retry a letter with another payload, under its own id. False if it was handled before.
+
+        Raises `InvalidOptionError` for a run, which has no payload: repair it instead.
+        """
+        return self._portal.wait(self._inner.edit(letter, payload, to=to, by=by))
+
+    def drop(self, letter: str, reason: str, *, by: str = "") -> bool:
+        """Drop a letter for ever, with the reason. False if it was handled before. A run is cancelled without undoing
+        anything.
+        """
+        return self._portal.wait(self._inner.drop(letter, reason, by=by))
+
+    def retry_all(
+        self,
+        *,
+        kind: str | None = None,
+        workflow: str | None = None,
+        run: str | None = None,
+        code: str | None = None,
+        by: str = "",
+    ) -> LettersActed:
+        """Retry all letters that match. Letters whose retry cannot succeed yet are left."""
+        return self._portal.wait(self._inner.retry_all(kind=kind, workflow=workflow, run=run, code=code, by=by))
+
+    def drop_all(
+        self,
+        reason: str,
+        *,
+        kind: str | None = None,
+        workflow: str | None = None,
+        run: str | None = None,
+        code: str | None = None,
+        by: str = "",
+    ) -> LettersActed:
+        """Drop all letters that match, with a reason."""
+        return self._portal.wait(self._inner.drop_all(reason, kind=kind, workflow=workflow, run=run, code=code, by=by))
+
+    def list(
+        self,
+        kind: str | None = None,
+        *,
+        workflow: str | None = None,
+        run: str | None = None,
+        code: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Letter]:
+        """Letters by kind, the oldest of each first: all, or those of one kind, workflow, run or code. The next page is
+        behind `after`, the name of the last letter of this one.
+        """
+        return self._portal.wait(
+            self._inner.list(kind, workflow=workflow, run=run, code=code, limit=limit, after=after)
+        )
+
+
 class SyncBulks:
     """`engine.bulks`: acts on many runs. Any worker executes them in chunks; if it dies, another worker continues."""
 
@@ -833,6 +917,7 @@ class SyncEngine:
         self.repairs = SyncRepairs(self._portal, self._inner.repairs)
         self.holds = SyncHolds(self._portal, self._inner.holds)
         self.outbox = SyncOutbox(self._portal, self._inner.outbox)
+        self.dead_letters = SyncDeadLetters(self._portal, self._inner.dead_letters)
         self.bulks = SyncBulks(self._portal, self._inner.bulks)
         self.workers = SyncWorkers(self._portal, self._inner.workers)
         self.versions = SyncVersions(self._portal, self._inner.versions)

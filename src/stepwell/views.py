@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stepwell.engine.bulks import BulkItem, BulkView
     from stepwell.engine.causes import Cause
+    from stepwell.engine.dead_letters import HandledLetter, Letter, LettersActed
     from stepwell.engine.explanations import Explanation
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
@@ -37,8 +38,11 @@ __all__ = [
     "EraseReport",
     "Explanation",
     "FailureRecord",
+    "HandledLetter",
     "HoldActView",
     "HoldView",
+    "Letter",
+    "LettersActed",
     "OwedEvent",
     "ProgressView",
     "PruneReport",
@@ -60,6 +64,7 @@ __all__ = [
 _HOMES = {
     "stepwell.engine.bulks": ["BulkItem", "BulkView"],
     "stepwell.engine.causes": ["Cause"],
+    "stepwell.engine.dead_letters": ["HandledLetter", "Letter", "LettersActed"],
     "stepwell.engine.explanations": ["Explanation"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],

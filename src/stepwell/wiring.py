@@ -14,6 +14,7 @@ from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
+from stepwell.engine.dead_letters import DeadLetters
 from stepwell.engine.declarations import Declarations
 from stepwell.engine.events import Events
 from stepwell.engine.explanations import Explanation, explain_run
@@ -77,7 +78,8 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views` and `retention`.
+    `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`,
+    `dead_letters` and `retention`.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class Engine:
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
+        self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
         self.versions = Versions(backend)

@@ -31,7 +31,7 @@ from stepwell.model.records import (
 )
 from stepwell.model.runs import NewRun
 from stepwell.model.signals import NewSignal
-from stepwell.model.states import CARE_LIFE, SAVED_VIEW_LIFE, SERVICE_LIFE, TRIGGER_LIFE, Lifecycle
+from stepwell.model.states import CARE_LIFE, LETTER_LIFE, SAVED_VIEW_LIFE, SERVICE_LIFE, TRIGGER_LIFE, Lifecycle
 from stepwell.nearest import nearest
 
 B = TypeVar("B")
@@ -44,6 +44,7 @@ class RecordKind(StrEnum):
     """Every kind of record. A store knows none of them."""
 
     CARE = "care"  # rounds of deleting, and the last backup
+    LETTER = "letter"  # what could not be handled
     SERVICE = "service"  # a service that fails on a worker
     TRIGGER = "trigger"
     VIEW = "view"
@@ -51,6 +52,7 @@ class RecordKind(StrEnum):
 
 LIVES: Final[Mapping[RecordKind, Lifecycle]] = {
     RecordKind.CARE: CARE_LIFE,
+    RecordKind.LETTER: LETTER_LIFE,
     RecordKind.SERVICE: SERVICE_LIFE,
     RecordKind.TRIGGER: TRIGGER_LIFE,
     RecordKind.VIEW: SAVED_VIEW_LIFE,

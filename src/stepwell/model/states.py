@@ -109,6 +109,14 @@ class CareState(StrEnum):
     RESTING = "resting"
 
 
+class LetterState(StrEnum):
+    """The state of a letter: something that could not be handled."""
+
+    OPEN = "open"  # only of a letter that nothing else in the store holds
+    RETRIED = "retried"
+    DROPPED = "dropped"
+
+
 class ServiceState(StrEnum):
     """The state of a service on one worker. A service that has never failed there has none."""
 
@@ -116,7 +124,7 @@ class ServiceState(StrEnum):
     RECOVERED = "recovered"  # or its worker is gone
 
 
-_T, _V, _R, _C = TriggerState, SavedViewState, ServiceState, CareState
+_T, _V, _R, _C, _L = TriggerState, SavedViewState, ServiceState, CareState, LetterState
 
 TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.ACTIVE}),
@@ -138,6 +146,12 @@ CARE_LIFE: Final = Lifecycle(
     frozenset({_C.RUNNING, _C.RESTING}),
     {_C.RUNNING: frozenset({_C.RESTING}), _C.RESTING: frozenset({_C.RUNNING})},
     frozenset(),
+)
+LETTER_LIFE: Final = Lifecycle(
+    frozenset(_L),
+    # What could not be handled may come back after a retry.
+    {state: frozenset(_L) for state in _L},
+    frozenset({_L.RETRIED, _L.DROPPED}),
 )
 SERVICE_LIFE: Final = Lifecycle(
     frozenset({_R.FAILING}),

@@ -50,8 +50,8 @@ def prune(
 ) -> None:
     """Delete ended runs that are past their time, each with its parents, children and chain, or not at all.
 
-    Nothing that a run, a sink or a person still needs is deleted. Work goes on meanwhile. If it is interrupted, the same
-    command goes on where it stopped.
+    Nothing that a run, a sink or a person still needs is deleted. Work goes on meanwhile. If it is interrupted, the
+    same command goes on where it stopped.
 
     \b
     Example:
@@ -104,7 +104,8 @@ async def _prune(
                 is_busy = bool((await client.views.count_unfinished()).runs.get(_running(), 0))
             if is_busy and not dry_run:
                 await asyncio.sleep(_SLOWER * (care.monotonic() - began))
-            bars.tell("Pruning", total if work.is_over else min(work.seen, total - 1), max(total, 1))
+            bars.tell("Pruning", min(work.seen, max(total - 1, 0)), max(total, 1))
+        bars.tell("Pruning", max(total, 1), max(total, 1))
     return work.report()
 
 

@@ -205,6 +205,9 @@ class PostgresSignals:
     ) -> tuple[Created, Delivered, list[Claimed]]:
         return await self._write(calls.DELIVER_OR_CREATE, signal, run, claimant)
 
+    async def drop(self, number: int, *, by: str, reason: str = "") -> bool:
+        return await self._write(calls.DROP_SIGNAL, number, by, reason)
+
     async def redeliver(
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
@@ -244,11 +247,13 @@ class PostgresOutbox:
     async def list_owed(self, *, is_dead: bool, limit: int, after: int = 0) -> list[Owed]:
         return await self._read(calls.LIST_OWED, is_dead, limit, after)
 
-    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._write(calls.REPLAY, event_id, sink, by)
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str, payload: bytes | None = None) -> int:
+        if payload is None:
+            return await self._write(calls.REPLAY, event_id, sink, by, None)
+        return await self._write(calls.REPLAY_EDITED, event_id, sink, by, calls.base64(payload))
 
-    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._write(calls.DROP, event_id, sink, by)
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str, reason: str = "") -> int:
+        return await self._write(calls.DROP, event_id, sink, by, reason)
 
 
 class PostgresHolds:

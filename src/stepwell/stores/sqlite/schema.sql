@@ -317,6 +317,7 @@ create table stepwell_signals (
     sent_at integer not null,
     asks integer not null,
     refused text,
+    refused_by text not null default '',
     check ((run is null) <> (key is null))
 ) strict;
 
@@ -421,6 +422,7 @@ create table stepwell_outbox (
     owner integer,
     died_at integer,
     failure text not null default '',
+    died_by text not null default '',
     check ((next_at is not null) + (owner is not null) + (died_at is not null) <= 1)
 ) strict;
 

@@ -206,6 +206,9 @@ class SqliteSignals:
     ) -> tuple[Created, Delivered, list[Claimed]]:
         return await self._runner.write(lambda tx: signal_transitions.deliver_or_create(tx, signal, run, claimant))
 
+    async def drop(self, number: int, *, by: str, reason: str = "") -> bool:
+        return await self._runner.write(Valueless(lambda tx: signal_transitions.drop(tx, number, Actor(by), reason)))
+
     async def redeliver(
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
@@ -248,11 +251,14 @@ class SqliteOutbox:
         )
         return list(map(to_owed, rows))
 
-    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._runner.write(Valueless(lambda tx: outbox.replay(tx, event_id, sink, by)))
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str, payload: bytes | None = None) -> int:
+        def operation(tx: Transaction) -> int:
+            return outbox.replay(tx, event_id, sink, by, payload)
 
-    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._runner.write(Valueless(lambda tx: outbox.drop(tx, event_id, sink, by)))
+        return await self._runner.write(Valueless(operation) if payload is None else operation)
+
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str, reason: str = "") -> int:
+        return await self._runner.write(Valueless(lambda tx: outbox.drop(tx, event_id, sink, by, reason)))
 
 
 class SqliteHolds:

@@ -298,6 +298,7 @@ create table {t}.signals (
     sent_at bigint not null,
     asks boolean not null,
     refused text,
+    refused_by text not null default '',
     check ((run is null) <> (key is null))
 );
 
@@ -396,6 +397,7 @@ create table {t}.outbox (
     owner bigint,
     died_at bigint,
     failure text not null default '',
+    died_by text not null default '',
     check (num_nonnulls(next_at, owner, died_at) <= 1)
 );
 
