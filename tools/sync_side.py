@@ -92,6 +92,7 @@ TARGETS = (
             Twin("stepwell.engine.repairs", "Repairs", "SyncRepairs"),
             Twin("stepwell.engine.holds", "Holds", "SyncHolds"),
             Twin("stepwell.engine.outbox", "Outbox", "SyncOutbox"),
+            Twin("stepwell.engine.alerts", "Alerts", "SyncAlerts", leaves_out=("declare", "due", "note")),
             Twin("stepwell.engine.dead_letters", "DeadLetters", "SyncDeadLetters", leaves_out=("keep_hook",)),
             Twin("stepwell.engine.bulks", "Bulks", "SyncBulks"),
             Twin("stepwell.engine.workers", "Workers", "SyncWorkers"),

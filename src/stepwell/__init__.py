@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.clock import Duration
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
+    from stepwell.engine.alert_rules import Alert
     from stepwell.engine.handles import Handle
     from stepwell.engine.retention import Retention
     from stepwell.engine.starts import Start
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
+    "Alert",
     "AlreadyExistsError",
     "App",
     "Arrived",
@@ -127,6 +129,7 @@ _HOMES = {
     "stepwell.clock": ["Duration"],
     "stepwell.codec.secret": ["Secret"],
     "stepwell.config": ["WorkerSettings"],
+    "stepwell.engine.alert_rules": ["Alert"],
     "stepwell.engine.handles": ["Handle"],
     "stepwell.engine.retention": ["Retention"],
     "stepwell.engine.starts": ["Start"],

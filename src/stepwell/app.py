@@ -12,6 +12,7 @@ from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import OFFLOADED_BYTES_MAX, Offloaded
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert, with_default
 from stepwell.engine.retention import Retention
 from stepwell.engine.triggers import Trigger, by_name
 from stepwell.errors import InvalidOptionError
@@ -41,6 +42,8 @@ class App:
     `triggers` start workflows with the events of topics, whichever process publishes them. Workers declare them.
     `hooks` are notified of what is executed: `Metrics`, `Traces`, or an observer of your own.
     `retention` says how long ended runs are kept; without it, they are kept for ever. Workers delete the others.
+    `alerts` are rules that watch runs; with an empty list, only incomplete rollbacks are watched. Notifiers are sinks
+    that want the events `stepwell.alert.*`.
     `settings` are those of its workers. A setting that is not given is read from the environment, then from a file.
     """
 
@@ -53,6 +56,7 @@ class App:
     triggers: tuple[Trigger, ...]
     hooks: tuple[Observer, ...]
     retention: Retention | None
+    alerts: tuple[Alert, ...] | None
     settings: WorkerSettings | None
 
     def __init__(
@@ -67,6 +71,7 @@ class App:
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
         retention: Retention | None = None,
+        alerts: Iterable[Alert] | None = None,
         settings: WorkerSettings | None = None,
     ) -> None:
         def put(name: str, value: Any) -> None:
@@ -81,6 +86,7 @@ class App:
         put("triggers", tuple(by_name(triggers).values()))
         put("hooks", tuple(hooks))
         put("retention", _check_retention(retention))
+        put("alerts", None if alerts is None else with_default(alerts))
         put("settings", settings)
 
     def __repr__(self) -> str:

@@ -11,6 +11,8 @@ from stepwell.app import App, Offload
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert
+from stepwell.engine.alerts import AlertActView, Alerts, AlertView
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
 from stepwell.engine.dead_letters import DeadLetters, HandledLetter, Letter, LettersActed
 from stepwell.engine.events import Events, KeptEventView
@@ -33,6 +35,7 @@ from stepwell.engine.versions import Versions
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
 from stepwell.environment import Environment
+from stepwell.model.alerts import Rule
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
@@ -621,6 +624,60 @@ class SyncOutbox:
         return self._portal.wait(self._inner.drop(event_id, sink, by=by))
 
 
+class SyncAlerts:
+    """`engine.alerts`: rules that watch runs. Code declares them, or people create them."""
+
+    def __init__(self, portal: Portal, inner: Alerts) -> None:
+        self._portal = portal
+        self._inner = inner
+        self.measures = inner.measures
+        self.declared = inner.declared
+
+    def create(self, alert: Alert, *, by: str = "") -> bool:
+        """Create a rule, or change it. False if it is like this already."""
+        return self._portal.wait(self._inner.create(alert, by=by))
+
+    def delete(self, name: str, *, by: str = "") -> bool:
+        """Delete a rule. A worker whose code still has it declares it again when it starts the next time."""
+        return self._portal.wait(self._inner.delete(name, by=by))
+
+    def acknowledge(self, name: str, *, by: str = "", note: str = "") -> bool:
+        """Note that a person knows that a rule fires. False if it does not fire, or somebody knows already."""
+        return self._portal.wait(self._inner.acknowledge(name, by=by, note=note))
+
+    def mute(self, name: str, duration: Duration = "1h", *, by: str = "", note: str = "") -> bool:
+        """Tell nobody about a rule for a time. Its state still changes. A duration of 0 ends that."""
+        return self._portal.wait(self._inner.mute(name, duration, by=by, note=note))
+
+    def test(self, name: str, *, by: str = "") -> str:
+        """Tell the notifiers about a rule, marked as a test; returns the id of the run that does it. A notifier that
+        does not take it is retried like any sink, and then is a dead letter.
+        """
+        return self._portal.wait(self._inner.test(name, by=by))
+
+    def get(self, name: str) -> AlertView:
+        """One rule, with what it finds now. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.get(name))
+
+    def history(self, name: str, *, limit: int = 20) -> list[AlertActView]:
+        """What happened to a rule, newest first."""
+        return self._portal.wait(self._inner.history(name, limit=limit))
+
+    def rules(self) -> Sequence[tuple[str, Rule]]:
+        """The rules that can be read here, by name."""
+        return self._portal.wait(self._inner.rules())
+
+    def count_workers(self) -> int:
+        """How many workers are alive; at least one, because one asks."""
+        return self._portal.wait(self._inner.count_workers())
+
+    def list(self, *, state: str | None = None, limit: int = 100, after: str | None = None) -> list[AlertView]:
+        """Rules, newest first: all, or those in one state. The next page is behind `after`, the name of the last rule
+        of this one.
+        """
+        return self._portal.wait(self._inner.list(state=state, limit=limit, after=after))
+
+
 class SyncDeadLetters:
     """`engine.dead_letters`: what could not be handled. List it, retry it, edit it, or drop it with a reason."""
 
@@ -894,6 +951,7 @@ class SyncEngine:
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
         retention: Retention | None = None,
+        alerts: Iterable[Alert] | None = None,
     ) -> None:
         self._portal = Portal()
         self._inner = Engine(
@@ -909,6 +967,7 @@ class SyncEngine:
             triggers=triggers,
             hooks=hooks,
             retention=retention,
+            alerts=alerts,
         )
         self.signals = SyncSignals(self._portal, self._inner.signals)
         self.runs = SyncRuns(self._portal, self._inner.runs)
@@ -917,6 +976,7 @@ class SyncEngine:
         self.repairs = SyncRepairs(self._portal, self._inner.repairs)
         self.holds = SyncHolds(self._portal, self._inner.holds)
         self.outbox = SyncOutbox(self._portal, self._inner.outbox)
+        self.alerts = SyncAlerts(self._portal, self._inner.alerts)
         self.dead_letters = SyncDeadLetters(self._portal, self._inner.dead_letters)
         self.bulks = SyncBulks(self._portal, self._inner.bulks)
         self.workers = SyncWorkers(self._portal, self._inner.workers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from stepwell.engine.alerts import AlertActView, AlertView
     from stepwell.engine.bulks import BulkItem, BulkView
     from stepwell.engine.causes import Cause
     from stepwell.engine.dead_letters import HandledLetter, Letter, LettersActed
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from stepwell.errors.records import FailureRecord
 
 __all__ = [
+    "AlertActView",
+    "AlertView",
     "AttemptView",
     "BulkItem",
     "BulkView",
@@ -62,6 +65,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "stepwell.engine.alerts": ["AlertActView", "AlertView"],
     "stepwell.engine.bulks": ["BulkItem", "BulkView"],
     "stepwell.engine.causes": ["Cause"],
     "stepwell.engine.dead_letters": ["HandledLetter", "Letter", "LettersActed"],

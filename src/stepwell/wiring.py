@@ -12,6 +12,8 @@ from stepwell.app import App, Offload, codec_of
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert
+from stepwell.engine.alerts import ALERT_DEFINITION, Alerts
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
 from stepwell.engine.dead_letters import DeadLetters
@@ -79,7 +81,7 @@ class Engine:
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
     `events`, `triggers`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`,
-    `dead_letters` and `retention`.
+    `alerts`, `dead_letters` and `retention`.
     """
 
     def __init__(
@@ -97,9 +99,10 @@ class Engine:
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
         retention: Retention | None = None,
+        alerts: Iterable[Alert] | None = None,
     ) -> None:
         if isinstance(app, App):
-            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks, retention)
+            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks, retention, alerts)
             described, store = app, None
         else:
             url, store = (app, None) if isinstance(app, str) else (None, app)
@@ -113,6 +116,7 @@ class Engine:
                 triggers=triggers,
                 hooks=hooks,
                 retention=retention,
+                alerts=alerts,
                 settings=settings,
             )
         self._settings = read_settings(described.settings)
@@ -135,6 +139,7 @@ class Engine:
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
+        self.alerts = Alerts(backend, described.alerts)
         self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
@@ -402,6 +407,7 @@ class Engine:
         try:
             if self._serves:
                 await self._declarations.declare_all()
+                await self.alerts.declare()
                 await self._work(backend.registry)
         except BaseException:
             # The caller will not close an engine that did not open.
@@ -455,6 +461,8 @@ class Engine:
 
         backend = self._backend
         registry.serve(BULK_DEFINITION, self._make_bulk)
+        if self.alerts.declared is not None:
+            registry.serve(ALERT_DEFINITION, self._make_alert)
         services = ServiceLoop(backend, self._services(), self._settings)
         self._worker = Worker(
             backend.environment,
@@ -481,12 +489,21 @@ class Engine:
             TriggerKeeper(self._declarations, since=self.now()),
             FailureKeeper(ServiceFailures(self._backend)),
         ]
+        if self.alerts.declared is not None:
+            from stepwell.services.alerter import Alerter
+
+            found.append(Alerter(self.alerts))
         if self.retention.policy is not None:
             found.append(Pruner(self.retention, self._is_busy))
         return found
 
     def _is_busy(self) -> bool:
         return self._worker is not None and self._worker.active > 0
+
+    def _make_alert(self) -> Workflow[Any, Any]:
+        from stepwell.engine.alert_workflow import alert_workflow
+
+        return alert_workflow()
 
     def _make_bulk(self) -> Workflow[Any, Any]:
         from stepwell.engine.bulk_workflow import bulk_workflow

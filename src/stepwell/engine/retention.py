@@ -37,7 +37,7 @@ from stepwell.stores.base.views import RunFilter
 
 LEAST: Final = Span(3_600 * SECOND)  # that ended runs are kept
 PAGE: Final = 500  # runs that one look reads
-BATCH: Final = 100  # runs that one transaction deletes
+BATCH: Final = 200  # runs that one transaction deletes
 EVERY: Final = Span(3_600 * SECOND)  # how often workers look for what is past its time
 SHIFT: Final = Span(300 * SECOND)  # after this long without a sign, another worker goes on
 _ACTIVE_MAX: Final = 100_000
@@ -213,10 +213,11 @@ class PrunePass:
         self._after: Ended | None = None
         self._active: set[RunId] = set()  # runs that were found to keep their trees
         self._planned: set[RunId] = set()  # in a dry pass, because nothing is deleted
-        self._batches: list[list[Tree]] = []
+        self._trees: list[Tree] = []  # to delete
         self._parts = list(_PARTS)
         self._place = 0
         self._is_read = retention.shortest is None
+        self.batch_max = BATCH  # runs that one transaction deletes
         self.is_over = False
         self.seen = 0  # runs that it looked at
         self.runs = self.trees = 0
@@ -227,8 +228,10 @@ class PrunePass:
 
     async def step(self) -> None:
         """Do one short part of the work."""
-        if self._batches:
-            await self._delete(self._batches.pop(0))
+        if self._trees:
+            batch = next(iter(in_batches(self._trees, self.batch_max)))
+            self._trees = self._trees[len(batch) :]
+            await self._delete(batch)
         elif not self._is_read:
             await self._look()
         elif self._parts and not self._is_dry:
@@ -275,7 +278,7 @@ class PrunePass:
             for tree in trees:
                 self._count(tree)
         else:
-            self._batches = in_batches(trees, BATCH)
+            self._trees = trees
 
     async def _plan(self, found: Sequence[RunFacts], now: Instant) -> list[Tree]:
         """The trees that may go and that have one of these runs."""

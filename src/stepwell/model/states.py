@@ -109,6 +109,15 @@ class CareState(StrEnum):
     RESTING = "resting"
 
 
+class AlertState(StrEnum):
+    """The state of an alert rule."""
+
+    OK = "ok"
+    FIRING = "firing"
+    SEEN = "seen"  # it fires, and a person knows
+    DELETED = "deleted"
+
+
 class LetterState(StrEnum):
     """The state of a letter: something that could not be handled."""
 
@@ -124,7 +133,8 @@ class ServiceState(StrEnum):
     RECOVERED = "recovered"  # or its worker is gone
 
 
-_T, _V, _R, _C, _L = TriggerState, SavedViewState, ServiceState, CareState, LetterState
+_T, _V, _R = TriggerState, SavedViewState, ServiceState
+_A, _C, _L = AlertState, CareState, LetterState
 
 TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.ACTIVE}),
@@ -146,6 +156,16 @@ CARE_LIFE: Final = Lifecycle(
     frozenset({_C.RUNNING, _C.RESTING}),
     {_C.RUNNING: frozenset({_C.RESTING}), _C.RESTING: frozenset({_C.RUNNING})},
     frozenset(),
+)
+ALERT_LIFE: Final = Lifecycle(
+    frozenset({_A.OK}),
+    {
+        _A.OK: frozenset({_A.FIRING, _A.DELETED}),
+        _A.FIRING: frozenset({_A.SEEN, _A.OK, _A.DELETED}),
+        _A.SEEN: frozenset({_A.OK, _A.DELETED}),
+        _A.DELETED: frozenset({_A.OK}),
+    },
+    frozenset({_A.DELETED}),
 )
 LETTER_LIFE: Final = Lifecycle(
     frozenset(_L),

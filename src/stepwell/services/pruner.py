@@ -7,9 +7,13 @@ from typing import Final
 
 from stepwell.clock import SECOND, Instant, Span
 from stepwell.engine.records import RecordKind
-from stepwell.engine.retention import PrunePass, Retentions
+from stepwell.engine.retention import BATCH, PrunePass, Retentions
 
-_YIELD: Final = 9  # while runs execute here, it pauses for this many times as long as its last step took
+# While runs execute here, it pauses for this many times as long as its last step took, but no longer than this: the
+# step may have waited for the work itself.
+_YIELD: Final = 9
+_PAUSE_MAX: Final = 0.15
+_BATCH_BUSY: Final = 50  # runs that one transaction deletes then
 _NOTE_EVERY: Final = Span(60 * SECOND)
 
 
@@ -34,6 +38,8 @@ class Pruner:
             if next_at is not None:
                 return next_at
             self._pass, self._noted_at = self._retentions.begin(), now
+        is_busy = self._is_busy()
+        self._pass.batch_max = _BATCH_BUSY if is_busy else BATCH
         began = self._retentions.monotonic()
         await self._pass.step()
         took = self._retentions.monotonic() - began
@@ -44,4 +50,5 @@ class Pruner:
                 self._pass = None
             if is_over:
                 await self._retentions.note_round(self._me, report, is_over=True)
-        return Instant(now + round(took * SECOND) * (_YIELD + 1)) if self._is_busy() else now
+        pause = min(took * _YIELD, _PAUSE_MAX) if is_busy else 0.0
+        return Instant(now + round((took + pause) * SECOND))
