@@ -22,7 +22,7 @@ T = TypeVar("T")
 OpenStore = Callable[[Environment], Store]
 
 
-_OUTWARD = ("sinks", "lifecycle", "triggers", "codec", "retention")
+_OUTWARD = ("sinks", "lifecycle", "triggers", "codec", "retention", "alerts")
 PATIENCE = 3_600.0  # seconds of virtual time that a test may wait for something without saying so
 
 
