@@ -23,7 +23,7 @@ from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.outbox import Outbox, OwedEvent
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
-from stepwell.engine.retention import EraseReport, PruneReport, PruneRound, Retention, Retentions
+from stepwell.engine.retention import BackupNote, EraseReport, PruneReport, PruneRound, Retention, Retentions
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.service_failures import ServiceFailureView
@@ -900,6 +900,14 @@ class SyncRetentions:
         self._portal = portal
         self._inner = inner
         self.policy = inner.policy
+
+    def note_backup(self, target: str, size: int) -> None:
+        """Note that this database was copied now, for `stepwell doctor`."""
+        self._portal.wait(self._inner.note_backup(target, size))
+
+    def last_backup(self) -> BackupNote | None:
+        """The last backup; None if none was noted here."""
+        return self._portal.wait(self._inner.last_backup())
 
     def rounds(self) -> list[PruneRound]:
         """The rounds of the workers, one for each policy: the one that is under way, or the last one."""

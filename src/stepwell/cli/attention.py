@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.reasons import Surroundings, is_paused_by_code, reason_of
 from stepwell.cli.texts import is_plain_word, shell_word
 from stepwell.clock import Instant
-from stepwell.model.states import RunStatus, TriggerState
+from stepwell.model.states import AlertState, RunStatus, TriggerState
 from stepwell.stores.base.diagnosis import Finding, fine, warning
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepwell.model.runs import Run
 
 _READ_MAX = 1_000  # runs of one status
+_BACKUP_DAYS = 7
 
 
 async def examine_attention(client: Client) -> list[Finding]:
@@ -27,7 +28,9 @@ async def examine_attention(client: Client) -> list[Finding]:
         *_paused(await _read(client, RunStatus.PAUSED)),
         await _workflows(client),
         await _unserved(client),
-        await _dead_letters(client),
+        *await _dead_letters(client),
+        await _alerts(client),
+        *await _care(client),
         *await _triggers(client),
         await _services(client),
     ]
@@ -152,17 +155,98 @@ async def _unserved(client: Client) -> Finding:
     )
 
 
-async def _dead_letters(client: Client) -> Finding:
+async def _dead_letters(client: Client) -> list[Finding]:
     dead = await client.store.outbox.list_owed(is_dead=True, limit=_READ_MAX + 1, after=0)
-    if not dead:
-        return fine("dead letters", "every event reached its sink or is still being sent")
+    found: list[Finding] = []
+    if dead:
+        found.append(
+            warning(
+                "dead letters",
+                f"{_count(len(dead), 'event', 'events')} could not be sent, such as {dead[0].name!r} of run"
+                f" {dead[0].key or dead[0].run_id} to {dead[0].sink}: {dead[0].failure}",
+                why="the sink rejected it as often as its policy allows; fix the sink, then send the event again",
+                fix=f"stepwell outbox replay {shell_word(dead[0].event_id)}",
+            )
+        )
+    refused = [*await client.engine.dead_letters.list("signal", limit=_READ_MAX + 1)]
+    refused += await client.engine.dead_letters.list("hook", limit=_READ_MAX + 1)
+    if refused:
+        first = refused[0]
+        found.append(
+            warning(
+                "letters",
+                f"{_count(len(refused), 'message', 'messages')} could not be handled, such as {first.name!r} for"
+                f" {first.key or first.run_id or first.target}: {first.reason}",
+                why="it did not fit, and is kept until a person retries it, edits it or drops it",
+                fix=f"stepwell dlq show {shell_word(first.letter)}",
+            )
+        )
+    return found or [fine("dead letters", "every event reached its sink or is still being sent")]
+
+
+async def _alerts(client: Client) -> Finding:
+    alerts = await client.engine.alerts.list(limit=_READ_MAX)
+    firing = [one for one in alerts if one.state in (AlertState.FIRING, AlertState.SEEN)]
+    if not firing:
+        watched = "nothing is watched" if not alerts else f"{_count(len(alerts), 'rule', 'rules')}, and none fires"
+        return fine("alerts", watched)
+    first = sorted(firing, key=lambda one: one.state != AlertState.FIRING)[0]
+    seen = sum(one.state == AlertState.SEEN for one in firing)
+    known = f" ({seen} of them seen)" if seen else ""
     return warning(
-        "dead letters",
-        f"{_count(len(dead), 'event', 'events')} could not be sent, such as {dead[0].name!r} of run"
-        f" {dead[0].key or dead[0].run_id} to {dead[0].sink}: {dead[0].failure}",
-        why="the sink rejected it as often as its policy allows; fix the sink, then send the event again",
-        fix=f"stepwell outbox replay {shell_word(dead[0].event_id)}",
+        "alerts",
+        f"{_count(len(firing), 'alert fires', 'alerts fire')}{known}, such as {first.name}: {first.rule}",
+        why="what it watches is as it says; the notifiers were told once",
+        fix=f"stepwell alert show {shell_word(first.name)}",
     )
+
+
+async def _care(client: Client) -> list[Finding]:
+    """How old the oldest data is, whether pruning goes on, and the age of the last backup."""
+    from stepwell.clock import DAY, to_datetime
+
+    now = client.store.now()
+    care = client.engine.retention
+    rounds = [one for one in await care.rounds() if one.ended_at is not None]
+    oldest = await client.store.retention.list_ended(before=Instant(now + 1), limit=1)
+    age = 0 if not oldest or oldest[0].ended_at is None else (now - oldest[0].ended_at) // DAY
+    found: list[Finding] = []
+    if not rounds:
+        said = (
+            "no run has ended" if not oldest else f"the oldest ended run is {age} days old, and runs are kept for ever"
+        )
+        found.append(fine("retention", said))
+    else:
+        last = max(rounds, key=lambda one: one.began_at)
+        kept = sum(last.kept.values())
+        late = (to_datetime(now) - (last.ended_at or last.began_at)).days
+        said = f"the last round deleted {last.runs:,} runs and left {kept:,} past their time"
+        if late >= 1:
+            found.append(
+                warning(
+                    "retention",
+                    f"no worker has deleted anything for {late} days; {said}",
+                    why="workers of an App with a retention look once an hour, and none does",
+                    fix="start a worker of that App, or: stepwell prune --older 30d",
+                )
+            )
+        else:
+            found.append(fine("retention", f"{said}; the oldest ended run is {age} days old"))
+    saved = await care.last_backup()
+    if saved is not None:
+        days = (to_datetime(now) - saved.at).days
+        if days >= _BACKUP_DAYS:
+            found.append(
+                warning(
+                    "backup",
+                    f"the last backup is {days} days old: {saved.target}",
+                    why="what was stored since then exists once",
+                    fix="stepwell backup DATABASE COPY",
+                )
+            )
+        else:
+            found.append(fine("backup", f"{days} days old: {saved.target}"))
+    return found
 
 
 async def _triggers(client: Client) -> list[Finding]:

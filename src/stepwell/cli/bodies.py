@@ -47,6 +47,11 @@ def trigger_act_body(act: TriggerActView) -> dict[str, Any]:
     return _body(act)
 
 
+def fact_body(view: Any) -> dict[str, Any]:
+    """Any view: a letter, an alert, or a line of a history."""
+    return _body(view)
+
+
 def saved_view_body(view: SavedView) -> dict[str, Any]:
     """One saved view."""
     return _body(view)

@@ -190,6 +190,23 @@ class CareBody(msgspec.Struct, frozen=True):
     kept: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class BackupNote:
+    """The last backup that `stepwell backup` made of this database."""
+
+    at: datetime
+    target: str
+    size: int
+
+
+class BackupBody(msgspec.Struct, frozen=True):
+    """What is stored of it."""
+
+    at: int
+    target: str
+    size: int
+
+
 class PrunePass:
     """One look at all ended runs, the longest ended first; it may stop after any step, and begin again.
 
@@ -412,6 +429,7 @@ class Retentions:
     def __init__(self, backend: Backend, retention: Retention | None, workflows: Iterable[str] = ()) -> None:
         self._backend = backend
         self._records = Records(backend, RecordKind.CARE, CareBody)
+        self._backups = Records(backend, RecordKind.CARE, BackupBody)
         self._workflows = frozenset(workflows)
         self.policy = retention
 
@@ -441,6 +459,21 @@ class Retentions:
     def monotonic(self) -> float:
         """The clock that measures how long a step took."""
         return self._backend.environment.clock.monotonic()
+
+    async def note_backup(self, target: str, size: int) -> None:
+        """Note that this database was copied now, for `stepwell doctor`."""
+        now = self._backend.store.now()
+
+        def decide(it: Document[BackupBody] | None) -> Draft[BackupBody]:
+            return Draft(state=CareState.RESTING, body=BackupBody(now, target, size), lines=(NewLine("copied"),))
+
+        await self._backups.change("backup", decide)
+
+    async def last_backup(self) -> BackupNote | None:
+        """The last backup; None if none was noted here."""
+        found = await self._backups.find("backup")
+        body = None if found is None else found.content
+        return None if body is None else BackupNote(to_datetime(Instant(body.at)), body.target, body.size)
 
     # --- rounds of workers ---
 
@@ -481,7 +514,7 @@ class Retentions:
     async def rounds(self) -> list[PruneRound]:
         """The rounds of the workers, one for each policy: the one that is under way, or the last one."""
         found = await self._records.list(limit=RECORDS_PAGE)
-        return [_round(one.content) for one in found if one.content is not None]
+        return [_round(one.content) for one in found if one.content is not None and one.record.record_id != "backup"]
 
     @property
     def _round_id(self) -> str:

@@ -26,7 +26,9 @@ from stepwell.http.problems import Problem, Refused, describe, readable
 from stepwell.http.refusals import REFUSALS, Refusals
 from stepwell.http.requests import read_body, read_query, read_raw
 from stepwell.http.roles import Caller, Permission, Role
+from stepwell.http.routes.hooks import taker_of
 from stepwell.http.routes import OPERATIONS
+from stepwell.http.routes.hooks import taker_of
 from stepwell.http.services import Services
 from stepwell.http.tokens import Tokens
 from stepwell.ids import SystemIds
@@ -74,6 +76,7 @@ class Application:
         table = tuple(operations)
         check_operations(table)
         self._services = Services(engine, clock, limits, hooks_by_name(hooks))
+        engine.dead_letters.take_hook = taker_of(self._services)
         self._services.document = describe_api(table)
         authenticator = BearerAccess(access) if isinstance(access, Tokens) else access
         self._refusals = Refusals(clock, limits)

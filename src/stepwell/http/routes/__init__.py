@@ -6,8 +6,10 @@ from typing import Final
 
 from stepwell.http.operations import Operation
 from stepwell.http.routes import (
+    alerts,
     bulks,
     changes,
+    dead_letters,
     events,
     holds,
     hooks,
@@ -31,6 +33,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *starts.OPERATIONS,
     *workflows.OPERATIONS,
     *runs.OPERATIONS,
+    *alerts.OPERATIONS,
+    *dead_letters.OPERATIONS,
     *retention.OPERATIONS,
     *saved_views.OPERATIONS,
     *changes.OPERATIONS,
