@@ -60,13 +60,15 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "workflows",
         "pending",
         "dead",
+        "alerts",
+        "retention",
         "triggers",
         "services",
     ]
     warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
     assert warned == ["workers", "rollbacks", "failed", "changed code"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "4 warnings in 25 checks."
+    assert lines[-1] == "4 warnings in 27 checks."
 
 
 def test_what_needs_a_person_has_a_count_an_example_and_a_command(cli: Cli, db: Shop) -> None:
@@ -155,9 +157,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
     names = {"check", "verdict", "found", "why", "fix", "remedy"}
-    assert [set(finding) for finding in body["findings"]] == [names] * 25
+    assert [set(finding) for finding in body["findings"]] == [names] * 27
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 25
+    assert len(lines) == 27
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
@@ -208,7 +210,7 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 28 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 30 checks are fine.")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

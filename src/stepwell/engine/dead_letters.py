@@ -238,6 +238,13 @@ class DeadLetters:
 
         await self._records.change(f"hook-{own_id.removeprefix('hook-')}", decide)
 
+    async def settle_hook(self, own_id: str) -> None:
+        """Close the letter of a message that came again and was handed over, if there is one."""
+        name = f"hook-{own_id.removeprefix('hook-')}"
+        kept = await self._records.find(name)
+        if kept is not None and kept.record.is_open:
+            await self._note(_of_hook(kept), LetterState.RETRIED, "its sender", "")
+
     # --- inside ---
 
     async def _act(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -108,7 +109,7 @@ def _show(settings: Settings, letter: str, raw: bool) -> None:
     """
     found = ask(settings, lambda client: client.engine.dead_letters.get(letter))
     if raw:
-        click.get_binary_stream("stdout").write(found.original)
+        sys.stdout.buffer.write(found.original)
         return
     run_ids = [found.run_id] if found.run_id else []
     Output(settings).one("stepwell.letter/1", fact_body(found), run_ids=run_ids, words=lambda: _words(found))

@@ -60,6 +60,7 @@ async def take(call: Call) -> Reply:
         # The signature was right, so the message counts as accepted; its sender may never send it again.
         await services.engine.dead_letters.keep_hook(hook.name, own_id, call.raw, error)
         raise
+    await services.engine.dead_letters.settle_hook(own_id)
     await services.ledger.settle(scope, message_id, taken.delivery.value)
     call.after = taken.delivery.value
     return Reply(taken)
