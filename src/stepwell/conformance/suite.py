@@ -17,6 +17,7 @@ from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventS
 from stepwell.conformance.filters import FilterSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.ledger import LedgerSuite
+from stepwell.conformance.letters import LetterSuite
 from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
@@ -104,6 +105,7 @@ class StoreSuite(
     DebounceSuite,
     TiedSuite,
     BlobSuite,
+    LetterSuite,
     RetentionSuite,
     SweepSuite,
     SealSuite,
