@@ -15,6 +15,7 @@ from bench.killed import w6
 from bench.latency import enqueue, shared, w3, w4
 from bench.limits import limits
 from bench.pages import pages
+from bench.pruning import prune
 from bench.records import records
 from bench.report import Report
 from bench.resuming import resume
@@ -39,13 +40,14 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "W8": w8,
     "resume": resume,
     "W9": w9,
+    "prune": prune,
     "records": records,
     "schedules": schedules,
     "endless": endless,
     "surfaces": surfaces,
     "pages": pages,
 }
-APART = ("W9", "records", "schedules", "endless", "surfaces", "pages")  # they take minutes: only if named
+APART = ("W9", "prune", "records", "schedules", "endless", "surfaces", "pages")  # they take minutes: only if named
 
 
 def main() -> int:

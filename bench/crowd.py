@@ -82,13 +82,13 @@ async def _round(arena: Arena, size: Size, count: int) -> Crowd:
         async with opened(url, serves=not count) as bench, workers(url, count) as others:
             await (await bench.engine.start(sequence, 50)).result()
             spent, before = await bench.probe.spent(), bench.probe.asked() + await others.asked()
-            rate, rate_ended = await _start_all(bench, size)
+            rate, rate_ended = await start_all(bench, size)
             spent, asked = (await bench.probe.spent()).since(spent), bench.probe.asked() + await others.asked() - before
         limit = (around.limit + arena.limit(url, size.steps).limit) / 2
         return Crowd(rate, rate_ended, limit, around.rate, spent, asked, arena.size(url), arena.tables(url))
 
 
-async def _start_all(bench: Bench, size: Size) -> tuple[float, float]:
+async def start_all(bench: Bench, size: Size) -> tuple[float, float]:
     began, began_at = time.perf_counter(), time.time()
     handles = await bench.engine.runs.start_many(sequence, [Start(size.steps_each)] * size.crowd)
     await asyncio.gather(*(handle.result() for handle in handles))

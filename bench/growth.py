@@ -45,22 +45,34 @@ class Side:
 async def w9(arena: Arena, size: Size, report: Report) -> None:
     """Start, claim, signal, list and due with many ended and many waiting runs in the database."""
     async with AsyncExitStack() as stack:
-        small = await _side(stack, arena, 0, size.asked * 2)
+        small = await make_side(stack, arena, 0, size.asked * 2)
         report.say(f"W9 {size.ended:,} ended and {size.grown_waiting:,} waiting runs are made")
-        large = await _side(stack, arena, size.ended, size.grown_waiting)
-        report.say("W9 both databases by turns")
-        for round_ in range(size.asked):
-            for side in (small, large) if round_ % 2 else (large, small):
-                await _ask(side, round_)
-    report.line(f"W9  {size.ended:,} ended, {size.grown_waiting:,} waiting runs: against few", "times")
+        large = await make_side(stack, arena, size.ended, size.grown_waiting)
+        title = f"W9  {size.ended:,} ended, {size.grown_waiting:,} waiting runs: against few"
+        await compare(small, large, size, report, title)
+
+
+async def compare(small: Side, large: Side, size: Size, report: Report, title: str) -> None:
+    """Ask both the same, by turns, and print how many times longer the large one takes."""
+    report.say(f"{title.split()[0]} both databases by turns")
+    for round_ in range(size.asked):
+        for side in (small, large) if round_ % 2 else (large, small):
+            await _ask(side, round_)
+    report.line(title, "times")
     for what, took in large.took.items():
         one, few = statistics.median(took), statistics.median(small.took[what])
-        report.timed(
-            f"W9    {what}, ms: {one * 1e3:.2f} / {few * 1e3:.2f}", f"{one / few:.2f}", *at_most(one / few, _RATIO_MAX)
-        )
+        name = f"{title.split()[0]}    {what}, ms: {one * 1e3:.2f} / {few * 1e3:.2f}"
+        report.timed(name, f"{one / few:.2f}", *at_most(one / few, _RATIO_MAX))
 
 
-async def _side(stack: AsyncExitStack, arena: Arena, ended: int, waiting: int) -> Side:
+async def make_side(
+    stack: AsyncExitStack,
+    arena: Arena,
+    ended: int,
+    waiting: int,
+    prepare: Callable[[str], Awaitable[None]] | None = None,
+) -> Side:
+    """A database with so many ended and waiting runs. `prepare` does something to it before it is asked."""
     url = stack.enter_context(arena.database())
     async with opened(url) as bench:
         done = await bench.engine.start(sequence, 3)
@@ -71,6 +83,8 @@ async def _side(stack: AsyncExitStack, arena: Arena, ended: int, waiting: int) -
         multiply(url, done.run_id, ended)
     ids = multiply(url, looking.run_id, waiting)
     random.Random(1).shuffle(ids)
+    if prepare is not None:
+        await prepare(url)
     bench = await stack.enter_async_context(opened(url, serves=False, **QUIET))
     await bench.probe.store.workers.register(NewWorker(Incarnation("w9"), "w9", Span(3_600_000_000), _SERVED))
     return Side(bench, ids)

@@ -93,6 +93,8 @@ TARGETS = (
             Twin("stepwell.engine.repairs", "Repairs", "SyncRepairs"),
             Twin("stepwell.engine.holds", "Holds", "SyncHolds"),
             Twin("stepwell.engine.outbox", "Outbox", "SyncOutbox"),
+            Twin("stepwell.engine.alerts", "Alerts", "SyncAlerts", leaves_out=("declare", "due", "note")),
+            Twin("stepwell.engine.dead_letters", "DeadLetters", "SyncDeadLetters", leaves_out=("keep_hook", "settle_hook")),
             Twin("stepwell.engine.bulks", "Bulks", "SyncBulks"),
             Twin("stepwell.engine.workers", "Workers", "SyncWorkers"),
             Twin("stepwell.engine.versions", "Versions", "SyncVersions"),
@@ -102,6 +104,13 @@ TARGETS = (
             Twin("stepwell.engine.histories", "Histories", "SyncHistories"),
             Twin("stepwell.engine.movements", "Movements", "SyncMovements"),
             Twin("stepwell.engine.streams", "Streams", "SyncStreams"),
+            Twin(
+                "stepwell.engine.retention",
+                "Retentions",
+                "SyncRetentions",
+                # A pass is made of steps on the event loop, and rounds are those of workers.
+                leaves_out=("begin", "begin_round", "note_round", "new_name", "monotonic"),
+            ),
             Twin(
                 "stepwell.wiring",
                 "Engine",

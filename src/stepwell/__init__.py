@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from stepwell.clock import Duration
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
+    from stepwell.engine.alert_rules import Alert
     from stepwell.engine.handles import Handle
+    from stepwell.engine.retention import Retention
     from stepwell.engine.starts import Start
     from stepwell.engine.triggers import Trigger
     from stepwell.errors import (
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
+    "Alert",
     "AlreadyExistsError",
     "App",
     "Arrived",
@@ -89,6 +92,7 @@ __all__ = [
     "RaceError",
     "Request",
     "ResultTimeout",
+    "Retention",
     "Retry",
     "RetryAfter",
     "Rollback",
@@ -129,7 +133,9 @@ _HOMES = {
     "stepwell.clock": ["Duration"],
     "stepwell.codec.secret": ["Secret"],
     "stepwell.config": ["WorkerSettings"],
+    "stepwell.engine.alert_rules": ["Alert"],
     "stepwell.engine.handles": ["Handle"],
+    "stepwell.engine.retention": ["Retention"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.triggers": ["Trigger"],
     "stepwell.errors": [

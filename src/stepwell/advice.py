@@ -31,6 +31,8 @@ class Verb(StrEnum):
     RETRY = "retry"
     REWIND = "rewind"
     SHOW = "show"
+    SHOW_ALERT = "alert show"
+    SHOW_LETTER = "dlq show"
     SHOW_SCHEDULE = "schedule show"
     SHOW_TRIGGER = "trigger show"
     SIGNAL = "signal"
@@ -102,6 +104,12 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "/api/runs/{target}/rewind",
     ),
     Verb.SHOW: _Form("engine.runs.history({target})", "stepwell show {target}", "GET", "/api/runs/{target}"),
+    Verb.SHOW_ALERT: _Form(
+        "engine.alerts.get({target})", "stepwell alert show {target}", "GET", "/api/alerts/{target}"
+    ),
+    Verb.SHOW_LETTER: _Form(
+        "engine.dead_letters.get({target})", "stepwell dlq show {target}", "GET", "/api/dead-letters/{target}"
+    ),
     Verb.SHOW_SCHEDULE: _Form(
         "engine.schedules.get({target})", "stepwell schedule show {target}", "GET", "/api/schedules/{target}"
     ),
@@ -128,6 +136,8 @@ _LOOKS: Final = frozenset(
         Verb.LIST_DEAD,
         Verb.LIST_SIGNALS,
         Verb.SHOW,
+        Verb.SHOW_ALERT,
+        Verb.SHOW_LETTER,
         Verb.SHOW_SCHEDULE,
         Verb.SHOW_TRIGGER,
         Verb.WATCH,

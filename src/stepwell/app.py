@@ -12,6 +12,8 @@ from stepwell.codec.blobs import FolderBlobs
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.codec.offload import OFFLOADED_BYTES_MAX, Offloaded
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert, with_default
+from stepwell.engine.retention import Retention
 from stepwell.engine.triggers import Trigger, by_name
 from stepwell.errors import InvalidOptionError
 from stepwell.replay.workflows import Workflow
@@ -39,6 +41,9 @@ class App:
     with a worker and a sink of that name delivers it. With `lifecycle`, the end of a run is such an event.
     `triggers` start workflows with the events of topics, whichever process publishes them. Workers declare them.
     `hooks` are notified of what is executed: `Metrics`, `Traces`, or an observer of your own.
+    `retention` says how long ended runs are kept; without it, they are kept for ever. Workers delete the others.
+    `alerts` are rules that watch runs; with an empty list, only incomplete rollbacks are watched. Notifiers are sinks
+    that want the events `stepwell.alert.*`.
     `settings` are those of its workers. A setting that is not given is read from the environment, then from a file.
     """
 
@@ -50,6 +55,8 @@ class App:
     lifecycle: bool
     triggers: tuple[Trigger, ...]
     hooks: tuple[Observer, ...]
+    retention: Retention | None
+    alerts: tuple[Alert, ...] | None
     settings: WorkerSettings | None
 
     def __init__(
@@ -63,6 +70,8 @@ class App:
         lifecycle: bool = False,
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
+        retention: Retention | None = None,
+        alerts: Iterable[Alert] | None = None,
         settings: WorkerSettings | None = None,
     ) -> None:
         def put(name: str, value: Any) -> None:
@@ -76,6 +85,8 @@ class App:
         put("lifecycle", lifecycle)
         put("triggers", tuple(by_name(triggers).values()))
         put("hooks", tuple(hooks))
+        put("retention", _check_retention(retention))
+        put("alerts", None if alerts is None else with_default(alerts))
         put("settings", settings)
 
     def __repr__(self) -> str:
@@ -103,6 +114,13 @@ def _check_offload(offload: Offload | None, codec: Codec | None) -> Offload | No
             "the codec offloads already", fix="leave `offload` out, or pass the codec inside of `Offloaded`"
         )
     return offload
+
+
+def _check_retention(retention: Retention | None) -> Retention | None:
+    given: Any = retention
+    if given is not None and not isinstance(given, Retention):
+        raise InvalidOptionError(f"retention is {given!r:.60}", fix='Retention(completed="30d", failed="90d")')
+    return retention
 
 
 def codec_of(app: App, store: Store) -> Codec:

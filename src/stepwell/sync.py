@@ -12,6 +12,8 @@ from stepwell.app import App, Offload
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert
+from stepwell.engine.alerts import AlertActView, Alerts, AlertView
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
 from stepwell.engine.catalogue import WorkflowFacts
 from stepwell.engine.diagnosis import Diagnosis, Examination
@@ -37,6 +39,7 @@ from stepwell.engine.overviews import (
 from stepwell.engine.reasons import Reason
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
+from stepwell.engine.retention import BackupNote, EraseReport, PruneReport, PruneRound, Retention, Retentions
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.schedule_views import (
@@ -59,6 +62,7 @@ from stepwell.engine.versions import Versions, VersionUse
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView, WaitView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
 from stepwell.environment import Environment
+from stepwell.model.alerts import Rule
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
@@ -774,6 +778,143 @@ class SyncOutbox:
         return self._portal.wait(self._inner.drop(event_id, sink, by=by))
 
 
+class SyncAlerts:
+    """`engine.alerts`: rules that watch runs. Code declares them, or people create them."""
+
+    def __init__(self, portal: Portal, inner: Alerts) -> None:
+        self._portal = portal
+        self._inner = inner
+        self.measures = inner.measures
+        self.declared = inner.declared
+
+    def create(self, alert: Alert, *, by: str = "") -> bool:
+        """Create a rule, or change it. False if it is like this already."""
+        return self._portal.wait(self._inner.create(alert, by=by))
+
+    def delete(self, name: str, *, by: str = "") -> bool:
+        """Delete a rule. A worker whose code still has it declares it again when it starts the next time."""
+        return self._portal.wait(self._inner.delete(name, by=by))
+
+    def acknowledge(self, name: str, *, by: str = "", note: str = "") -> bool:
+        """Note that a person knows that a rule fires. False if it does not fire, or somebody knows already."""
+        return self._portal.wait(self._inner.acknowledge(name, by=by, note=note))
+
+    def mute(self, name: str, duration: Duration = "1h", *, by: str = "", note: str = "") -> bool:
+        """Tell nobody about a rule for a time. Its state still changes. A duration of 0 ends that."""
+        return self._portal.wait(self._inner.mute(name, duration, by=by, note=note))
+
+    def test(self, name: str, *, by: str = "") -> str:
+        """Tell the notifiers about a rule, marked as a test; returns the id of the run that does it. A notifier that
+        does not take it is retried like any sink, and then is a dead letter.
+        """
+        return self._portal.wait(self._inner.test(name, by=by))
+
+    def get(self, name: str) -> AlertView:
+        """One rule, with what it finds now. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.get(name))
+
+    def history(self, name: str, *, limit: int = 20) -> list[AlertActView]:
+        """What happened to a rule, newest first."""
+        return self._portal.wait(self._inner.history(name, limit=limit))
+
+    def rules(self) -> Sequence[tuple[str, Rule]]:
+        """The rules that can be read here, by name."""
+        return self._portal.wait(self._inner.rules())
+
+    def count_workers(self) -> int:
+        """How many workers are alive; at least one, because one asks."""
+        return self._portal.wait(self._inner.count_workers())
+
+    def list(self, *, state: str | None = None, limit: int = 100, after: str | None = None) -> list[AlertView]:
+        """Rules, newest first: all, or those in one state. The next page is behind `after`, the name of the last rule
+        of this one.
+        """
+        return self._portal.wait(self._inner.list(state=state, limit=limit, after=after))
+
+
+class SyncDeadLetters:
+    """`engine.dead_letters`: what could not be handled. List it, retry it, edit it, or drop it with a reason."""
+
+    def __init__(self, portal: Portal, inner: DeadLetters) -> None:
+        self._portal = portal
+        self._inner = inner
+
+    def get(self, letter: str) -> Letter:
+        """One letter. Raises `NotFoundError`, also if it was handled meanwhile."""
+        return self._portal.wait(self._inner.get(letter))
+
+    def count(self, kind: str | None = None, *, limit: int = 1000) -> int:
+        """How many letters there are; the count stops at `limit`."""
+        return self._portal.wait(self._inner.count(kind, limit=limit))
+
+    def handled(self, *, limit: int = 50) -> list[HandledLetter]:
+        """What people did with letters, the latest first, for as long as retention keeps closed records."""
+        return self._portal.wait(self._inner.handled(limit=limit))
+
+    def retry(self, letter: str, *, to: str | None = None, by: str = "") -> bool:
+        """Handle a letter again, and wake what waits for it. False if it was handled before.
+
+        An event goes to its sink with a new budget of attempts and its own id. A signal goes to its run, or to the run
+        `to`. A paused run is resumed. Raises `InvalidMoveError` if a retry cannot succeed yet.
+        """
+        return self._portal.wait(self._inner.retry(letter, to=to, by=by))
+
+    def edit(self, letter: str, payload: Any, *, to: str | None = None, by: str = "") -> bool:
+        """Retry a letter with another payload, under its own id. False if it was handled before.
+
+        Raises `InvalidOptionError` for a run, which has no payload: repair it instead.
+        """
+        return self._portal.wait(self._inner.edit(letter, payload, to=to, by=by))
+
+    def drop(self, letter: str, reason: str, *, by: str = "") -> bool:
+        """Drop a letter for ever, with the reason. False if it was handled before. A run is cancelled without undoing
+        anything.
+        """
+        return self._portal.wait(self._inner.drop(letter, reason, by=by))
+
+    def retry_all(
+        self,
+        *,
+        kind: str | None = None,
+        workflow: str | None = None,
+        run: str | None = None,
+        code: str | None = None,
+        by: str = "",
+    ) -> LettersActed:
+        """Retry all letters that match. Letters whose retry cannot succeed yet are left."""
+        return self._portal.wait(self._inner.retry_all(kind=kind, workflow=workflow, run=run, code=code, by=by))
+
+    def drop_all(
+        self,
+        reason: str,
+        *,
+        kind: str | None = None,
+        workflow: str | None = None,
+        run: str | None = None,
+        code: str | None = None,
+        by: str = "",
+    ) -> LettersActed:
+        """Drop all letters that match, with a reason."""
+        return self._portal.wait(self._inner.drop_all(reason, kind=kind, workflow=workflow, run=run, code=code, by=by))
+
+    def list(
+        self,
+        kind: str | None = None,
+        *,
+        workflow: str | None = None,
+        run: str | None = None,
+        code: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Letter]:
+        """Letters by kind, the oldest of each first: all, or those of one kind, workflow, run or code. The next page is
+        behind `after`, the name of the last letter of this one.
+        """
+        return self._portal.wait(
+            self._inner.list(kind, workflow=workflow, run=run, code=code, limit=limit, after=after)
+        )
+
+
 class SyncBulks:
     """`engine.bulks`: acts on many runs. Any worker executes them in chunks; if it dies, another worker continues."""
 
@@ -1098,6 +1239,8 @@ class SyncEngine:
         lifecycle: bool = False,
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
+        retention: Retention | None = None,
+        alerts: Iterable[Alert] | None = None,
     ) -> None:
         self._portal = Portal()
         self._inner = Engine(
@@ -1112,6 +1255,8 @@ class SyncEngine:
             lifecycle=lifecycle,
             triggers=triggers,
             hooks=hooks,
+            retention=retention,
+            alerts=alerts,
         )
         self.signals = SyncSignals(self._portal, self._inner.signals)
         self.runs = SyncRuns(self._portal, self._inner.runs)
@@ -1121,6 +1266,8 @@ class SyncEngine:
         self.repairs = SyncRepairs(self._portal, self._inner.repairs)
         self.holds = SyncHolds(self._portal, self._inner.holds)
         self.outbox = SyncOutbox(self._portal, self._inner.outbox)
+        self.alerts = SyncAlerts(self._portal, self._inner.alerts)
+        self.dead_letters = SyncDeadLetters(self._portal, self._inner.dead_letters)
         self.bulks = SyncBulks(self._portal, self._inner.bulks)
         self.workers = SyncWorkers(self._portal, self._inner.workers)
         self.versions = SyncVersions(self._portal, self._inner.versions)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from stepwell.engine.alerts import AlertActView, AlertView
     from stepwell.engine.bulks import BulkItem, BulkView
     from stepwell.engine.causes import Cause
+    from stepwell.engine.dead_letters import HandledLetter, Letter, LettersActed
     from stepwell.engine.explanations import Explanation
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
+    from stepwell.engine.retention import EraseReport, PruneReport, PruneRound
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.schedule_views import (
         BackfilledTickView,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from stepwell.model.schedules import Schedule, Scheduled
 
 __all__ = [
+    "AlertActView",
+    "AlertView",
     "AttemptView",
     "BackfillView",
     "BackfilledTickView",
@@ -48,13 +53,19 @@ __all__ = [
     "BulkView",
     "Cause",
     "EntryView",
+    "EraseReport",
     "Explanation",
     "FailureRecord",
+    "HandledLetter",
     "HoldActView",
     "HoldView",
+    "Letter",
+    "LettersActed",
     "OwedEvent",
     "PreviewedTickView",
     "ProgressView",
+    "PruneReport",
+    "PruneRound",
     "Recovered",
     "RepairPlan",
     "RunView",
@@ -79,12 +90,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "stepwell.engine.alerts": ["AlertActView", "AlertView"],
     "stepwell.engine.bulks": ["BulkItem", "BulkView"],
     "stepwell.engine.causes": ["Cause"],
+    "stepwell.engine.dead_letters": ["HandledLetter", "Letter", "LettersActed"],
     "stepwell.engine.explanations": ["Explanation"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
+    "stepwell.engine.retention": ["EraseReport", "PruneReport", "PruneRound"],
     "stepwell.engine.saved_views": ["SavedView"],
     "stepwell.engine.schedule_views": [
         "BackfillView",

@@ -12,8 +12,11 @@ from stepwell.app import App, Offload, codec_of
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert
+from stepwell.engine.alerts import ALERT_DEFINITION, Alerts
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
+from stepwell.engine.dead_letters import DeadLetters
 from stepwell.engine.declarations import Declarations
 from stepwell.engine.diagnosis import Diagnosis
 from stepwell.engine.events import Events
@@ -28,6 +31,7 @@ from stepwell.engine.outbox import Outbox
 from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
+from stepwell.engine.retention import Retention, Retentions
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.saved_views import SavedViews
 from stepwell.engine.schedule_declarations import ScheduleDeclarations
@@ -84,8 +88,8 @@ class Engine:
 
     A verb that writes returns when the store has committed it. How durable that is depends on the store: a database in
     memory ends with its process. Beside the everyday verbs here there is a noun for everything else: `runs`, `signals`,
-    `events`, `triggers`, `schedules`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`, `diagnosis`,
-    `overviews`, `histories`, `streams` and `movements`.
+    `events`, `triggers`, `schedules`, `repairs`, `holds`, `outbox`, `bulks`, `workers`, `versions`, `saved_views`,
+    `alerts`, `dead_letters`, `retention`, `diagnosis`, `overviews`, `histories`, `streams` and `movements`.
     """
 
     def __init__(
@@ -102,9 +106,11 @@ class Engine:
         lifecycle: bool = False,
         triggers: Iterable[Trigger] = (),
         hooks: Iterable[Observer] = (),
+        retention: Retention | None = None,
+        alerts: Iterable[Alert] | None = None,
     ) -> None:
         if isinstance(app, App):
-            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks)
+            _refuse_options(workflows, settings, codec, offload, sinks, lifecycle, triggers, hooks, retention, alerts)
             described, store = app, None
         else:
             url, store = (app, None) if isinstance(app, str) else (None, app)
@@ -117,6 +123,8 @@ class Engine:
                 lifecycle=lifecycle,
                 triggers=triggers,
                 hooks=hooks,
+                retention=retention,
+                alerts=alerts,
                 settings=settings,
             )
         self._settings = read_settings(described.settings)
@@ -141,6 +149,8 @@ class Engine:
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
+        self.alerts = Alerts(backend, described.alerts)
+        self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
         self.versions = Versions(backend)
@@ -150,6 +160,7 @@ class Engine:
         self.histories = Histories(backend)
         self.movements = Movements(backend)
         self.streams = Streams(backend)
+        self.retention = Retentions(backend, described.retention, [each.name for each in described.workflows])
         self.ledger = Ledger(backend)
         for sink in self._routes:
             if isinstance(sink, TopicSink):
@@ -420,6 +431,7 @@ class Engine:
             if self._serves:
                 await self._declarations.declare_all()
                 await self._schedule_declarations.declare_all()
+                await self.alerts.declare()
                 await self._work(backend.registry)
         except BaseException:
             # The caller will not close an engine that did not open.
@@ -473,6 +485,8 @@ class Engine:
 
         backend = self._backend
         registry.serve(BULK_DEFINITION, self._make_bulk)
+        if self.alerts.declared is not None:
+            registry.serve(ALERT_DEFINITION, self._make_alert)
         services = ServiceLoop(backend, self._services(), self._settings)
         self._worker = Worker(
             backend.environment,
@@ -492,14 +506,30 @@ class Engine:
     def _services(self) -> list[Service]:
         """What every worker does when records are due."""
         from stepwell.services.failure_keeper import FailureKeeper
+        from stepwell.services.pruner import Pruner
         from stepwell.services.scheduler import Scheduler
         from stepwell.services.trigger_keeper import TriggerKeeper
 
-        return [
+        found: list[Service] = [
             Scheduler(Ticker(self._backend)),
             TriggerKeeper(self._declarations, since=self.now()),
             FailureKeeper(ServiceFailures(self._backend)),
         ]
+        if self.alerts.declared is not None:
+            from stepwell.services.alerter import Alerter
+
+            found.append(Alerter(self.alerts))
+        if self.retention.policy is not None:
+            found.append(Pruner(self.retention, self._is_busy))
+        return found
+
+    def _is_busy(self) -> bool:
+        return self._worker is not None and self._worker.active > 0
+
+    def _make_alert(self) -> Workflow[Any, Any]:
+        from stepwell.engine.alert_workflow import alert_workflow
+
+        return alert_workflow()
 
     def _make_bulk(self) -> Workflow[Any, Any]:
         from stepwell.engine.bulk_workflow import bulk_workflow

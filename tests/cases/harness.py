@@ -22,6 +22,7 @@ T = TypeVar("T")
 OpenStore = Callable[[Environment], Store]
 
 
+_OUTWARD = ("sinks", "lifecycle", "triggers", "codec", "retention", "alerts")
 PATIENCE = 3_600.0  # seconds of virtual time that a test may wait for something without saying so
 
 
@@ -37,7 +38,7 @@ class Node:
         self.process = VirtualProcess(loop, lane, harness.clock, harness.ids, random.Random(name), threads_max=4)
         environment = self.process.environment
         self.wire = Wire(harness.open_store(environment), lane, harness.answers)
-        outward = {key: settings.pop(key) for key in ("sinks", "lifecycle", "triggers", "codec") if key in settings}
+        outward = {key: settings.pop(key) for key in _OUTWARD if key in settings}
         chosen = {"mode": harness.mode, "name": name, "lease": "1h", "sweep_every": "10m", **settings}
         self.engine = Engine(
             self.wire.store, workflows=workflows, settings=WorkerSettings(**chosen), environment=environment, **outward

@@ -60,6 +60,8 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "workflows",
         "pending",
         "dead",
+        "alerts",
+        "retention",
         "triggers",
         "schedules",
         "services",
@@ -67,7 +69,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
     warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
     assert warned == ["workers", "rollbacks", "failed", "changed code"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "4 warnings in 26 checks."
+    assert lines[-1] == "4 warnings in 28 checks."
 
 
 def test_what_needs_a_person_has_a_count_an_example_and_a_command(cli: Cli, db: Shop) -> None:
@@ -156,9 +158,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
     names = {"check", "verdict", "found", "why", "fix", "remedy", "advice", "filter", "runs"}
-    assert [set(finding) for finding in body["findings"]] == [names] * 26
+    assert [set(finding) for finding in body["findings"]] == [names] * 28
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 26
+    assert len(lines) == 28
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
@@ -209,7 +211,7 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 29 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 31 checks are fine.")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

@@ -70,6 +70,8 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("skip", "repairs", "Record a result for a failed step or a wait."),
         Listed("fork", "repairs", "Start a new run from the history of another run."),
         Listed("rollback", "repairs", "Resume a rollback that is incomplete."),
+        Listed("dlq", "dead_letters", "List what could not be handled; retry, edit or drop it."),
+        Listed("alert", "alerts", "Rules that watch runs: list, test, acknowledge and mute them."),
         Listed("outbox", "outbox", "List events that were not sent; send or drop dead letters."),
         Listed("explain", "errors", "Explain the code of an error or a finding."),
     ),
@@ -83,6 +85,8 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("migrate", "migrations", "Create or migrate the tables of a database."),
         Listed("backup", "backups", "Copy a SQLite database while it is used."),
         Listed("restore", "backups", "Restore a SQLite database from a copy."),
+        Listed("prune", "retention", "Delete ended runs that are past their time."),
+        Listed("erase", "retention", "Erase the runs of a filter for ever."),
         Listed("move", "transfers", "Move all runs to another database."),
     ),
     "Serve": (

@@ -17,6 +17,7 @@ from stepwell.conformance.events import EventSuite, KeptEventSuite, UnreadEventS
 from stepwell.conformance.filters import FilterSuite
 from stepwell.conformance.hints import HintSuite
 from stepwell.conformance.ledger import LedgerSuite
+from stepwell.conformance.letters import LetterSuite
 from stepwell.conformance.live import LiveSuite
 from stepwell.conformance.moves import EndSuite, MoveSuite
 from stepwell.conformance.operators import ResumeSuite, RetrySuite
@@ -29,6 +30,7 @@ from stepwell.conformance.record_ends import RunRecordSuite
 from stepwell.conformance.record_listings import RecordListSuite
 from stepwell.conformance.records import DueRecordSuite, RecordSuite
 from stepwell.conformance.replies import AnswerSuite, RedeliverySuite, SignalOrStartSuite
+from stepwell.conformance.retention import RetentionSuite, SweepSuite
 from stepwell.conformance.runs import ClaimSuite, RunSuite
 from stepwell.conformance.seals import SealSuite
 from stepwell.conformance.signals import HoldSuite, SignalSuite
@@ -106,6 +108,9 @@ class StoreSuite(
     DebounceSuite,
     TiedSuite,
     BlobSuite,
+    LetterSuite,
+    RetentionSuite,
+    SweepSuite,
     SealSuite,
     TransferSuite,
     RestoreSuite,

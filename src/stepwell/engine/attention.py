@@ -8,18 +8,22 @@ from typing import Final
 
 from stepwell.advice import Advice, Verb
 from stepwell.clock import DAY, Instant, to_datetime
+from stepwell.engine.alerts import Alerts
 from stepwell.engine.backend import Backend
+from stepwell.engine.dead_letters import DeadLetters
 from stepwell.engine.reasons import Surroundings, is_paused_by_code, reason_of
+from stepwell.engine.retention import Retentions
 from stepwell.engine.schedules import Schedules
 from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.triggers import Triggers
 from stepwell.engine.views import run_view
 from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus, TriggerState
+from stepwell.model.states import AlertState, RunStatus, TriggerState
 from stepwell.stores.base.diagnosis import Finding, fine, warning
 from stepwell.stores.base.views import RunFilter
 
 _READ_MAX: Final = 1_000  # runs of one status
+_BACKUP_DAYS: Final = 7
 # A key of this form is one word in a shell, and one part of a path.
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@%+-]*")
 
@@ -32,7 +36,9 @@ async def examine_attention(backend: Backend) -> list[Finding]:
         *_paused(await _read(backend, RunStatus.PAUSED)),
         await _workflows(backend),
         await _unserved(backend),
-        await _dead_letters(backend),
+        *await _dead_letters(backend),
+        await _alerts(backend),
+        *await _care(backend),
         *await _triggers(backend),
         *await _schedules(backend),
         await _services(backend),
@@ -163,17 +169,96 @@ async def _unserved(backend: Backend) -> Finding:
     )
 
 
-async def _dead_letters(backend: Backend) -> Finding:
+async def _dead_letters(backend: Backend) -> list[Finding]:
     dead = await backend.retrying(lambda store: store.outbox.list_owed(is_dead=True, limit=_READ_MAX + 1, after=0))
-    if not dead:
-        return fine("dead letters", "every event reached its sink or is still being sent")
+    found: list[Finding] = []
+    if dead:
+        found.append(
+            warning(
+                "dead letters",
+                f"{_count(len(dead), 'event', 'events')} could not be sent, such as {dead[0].name!r} of run"
+                f" {dead[0].key or dead[0].run_id} to {dead[0].sink}: {dead[0].failure}",
+                why="the sink rejected it as often as its policy allows; fix the sink, then send the event again",
+                fix=Advice(Verb.REPLAY, dead[0].event_id),
+            )
+        )
+    letters = DeadLetters(backend)
+    refused = [*await letters.list("signal", limit=_READ_MAX + 1), *await letters.list("hook", limit=_READ_MAX + 1)]
+    if refused:
+        first = refused[0]
+        found.append(
+            warning(
+                "letters",
+                f"{_count(len(refused), 'message', 'messages')} could not be handled, such as {first.name!r} for"
+                f" {first.key or first.run_id or first.target}: {first.reason}",
+                why="it did not fit, and is kept until a person retries it, edits it or drops it",
+                fix=Advice(Verb.SHOW_LETTER, first.letter),
+            )
+        )
+    return found or [fine("dead letters", "every event reached its sink or is still being sent")]
+
+
+async def _alerts(backend: Backend) -> Finding:
+    alerts = await Alerts(backend, None).list(limit=_READ_MAX)
+    firing = [one for one in alerts if one.state in (AlertState.FIRING, AlertState.SEEN)]
+    if not firing:
+        watched = "nothing is watched" if not alerts else f"{_count(len(alerts), 'rule', 'rules')}, and none fires"
+        return fine("alerts", watched)
+    first = sorted(firing, key=lambda one: one.state != AlertState.FIRING)[0]
+    seen = sum(one.state == AlertState.SEEN for one in firing)
+    known = f" ({seen} of them seen)" if seen else ""
     return warning(
-        "dead letters",
-        f"{_count(len(dead), 'event', 'events')} could not be sent, such as {dead[0].name!r} of run"
-        f" {dead[0].key or dead[0].run_id} to {dead[0].sink}: {dead[0].failure}",
-        why="the sink rejected it as often as its policy allows; fix the sink, then send the event again",
-        fix=Advice(Verb.REPLAY, dead[0].event_id),
+        "alerts",
+        f"{_count(len(firing), 'alert fires', 'alerts fire')}{known}, such as {first.name}: {first.rule}",
+        why="what it watches is as it says; the notifiers were told once",
+        fix=Advice(Verb.SHOW_ALERT, first.name),
     )
+
+
+async def _care(backend: Backend) -> list[Finding]:
+    """How old the oldest data is, whether pruning goes on, and the age of the last backup."""
+    now = backend.store.now()
+    care = Retentions(backend, None)
+    rounds = [one for one in await care.rounds() if one.ended_at is not None]
+    oldest = await backend.retrying(lambda store: store.retention.list_ended(before=Instant(now + 1), limit=1))
+    age = 0 if not oldest or oldest[0].ended_at is None else (now - oldest[0].ended_at) // DAY
+    found: list[Finding] = []
+    if not rounds:
+        said = (
+            "no run has ended" if not oldest else f"the oldest ended run is {age} days old, and runs are kept for ever"
+        )
+        found.append(fine("retention", said))
+    else:
+        last = max(rounds, key=lambda one: one.began_at)
+        kept = sum(last.kept.values())
+        late = (to_datetime(now) - (last.ended_at or last.began_at)).days
+        said = f"the last round deleted {last.runs:,} runs and left {kept:,} past their time"
+        if late >= 1:
+            found.append(
+                warning(
+                    "retention",
+                    f"no worker has deleted anything for {late} days; {said}",
+                    why="workers of an App with a retention look once an hour, and none does",
+                    fix="start a worker of that App, or: stepwell prune --older 30d",
+                )
+            )
+        else:
+            found.append(fine("retention", f"{said}; the oldest ended run is {age} days old"))
+    saved = await care.last_backup()
+    if saved is not None:
+        days = (to_datetime(now) - saved.at).days
+        if days >= _BACKUP_DAYS:
+            found.append(
+                warning(
+                    "backup",
+                    f"the last backup is {days} days old: {saved.target}",
+                    why="what was stored since then exists once",
+                    fix="stepwell backup DATABASE COPY",
+                )
+            )
+        else:
+            found.append(fine("backup", f"{days} days old: {saved.target}"))
+    return found
 
 
 async def _triggers(backend: Backend) -> list[Finding]:

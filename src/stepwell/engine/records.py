@@ -31,7 +31,16 @@ from stepwell.model.records import (
 )
 from stepwell.model.runs import NewRun
 from stepwell.model.signals import NewSignal
-from stepwell.model.states import SAVED_VIEW_LIFE, SCHEDULE_LIFE, SERVICE_LIFE, TRIGGER_LIFE, Lifecycle
+from stepwell.model.states import (
+    ALERT_LIFE,
+    CARE_LIFE,
+    LETTER_LIFE,
+    SAVED_VIEW_LIFE,
+    SCHEDULE_LIFE,
+    SERVICE_LIFE,
+    TRIGGER_LIFE,
+    Lifecycle,
+)
 from stepwell.nearest import nearest
 
 B = TypeVar("B")
@@ -43,6 +52,9 @@ PAGE: Final = 200
 class RecordKind(StrEnum):
     """Every kind of record. A store knows none of them."""
 
+    ALERT = "alert"  # a rule that watches runs, and its state
+    CARE = "care"  # rounds of deleting, and the last backup
+    LETTER = "letter"  # what could not be handled
     SCHEDULE = "schedule"
     SERVICE = "service"  # a service that fails on a worker
     TRIGGER = "trigger"
@@ -50,6 +62,9 @@ class RecordKind(StrEnum):
 
 
 LIVES: Final[Mapping[RecordKind, Lifecycle]] = {
+    RecordKind.ALERT: ALERT_LIFE,
+    RecordKind.CARE: CARE_LIFE,
+    RecordKind.LETTER: LETTER_LIFE,
     RecordKind.SCHEDULE: SCHEDULE_LIFE,
     RecordKind.SERVICE: SERVICE_LIFE,
     RecordKind.TRIGGER: TRIGGER_LIFE,

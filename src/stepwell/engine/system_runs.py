@@ -9,6 +9,7 @@ from stepwell.stores.base.views import RunFilter
 
 PREFIX: Final = "stepwell."  # of the names of our own workflows
 BULK: Final = "stepwell.bulk"  # acts on many runs
+ALERT: Final = "stepwell.alert"  # tells the notifiers about an alert
 _NAMING: Final = frozenset({Field.ID, Field.KEY, Field.WORKFLOW})
 _HIDDEN: Final = Condition(Field.WORKFLOW, ((PREFIX, ""),), negated=True)
 

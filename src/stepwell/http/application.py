@@ -28,6 +28,7 @@ from stepwell.http.refusals import REFUSALS, Refusals
 from stepwell.http.requests import read_body, read_query, read_raw
 from stepwell.http.roles import Caller, Permission, Role
 from stepwell.http.routes import API, OPERATIONS
+from stepwell.http.routes.hooks import taker_of
 from stepwell.http.services import Services
 from stepwell.http.sessions import Sessions, TokenAccess, cookies_of
 from stepwell.http.tokens import Tokens
@@ -78,6 +79,7 @@ class Application:
         table = tuple(operations)
         check_operations(table)
         self._services = Services(engine, clock, limits, hooks_by_name(hooks))
+        engine.dead_letters.take_hook = taker_of(self._services)
         self._services.document = describe_api(table)
         self._dashboard = dashboard
         authenticator: Authenticator

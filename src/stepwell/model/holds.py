@@ -30,11 +30,11 @@ class WorkflowHold(NamedTuple):
 
 
 class HoldAct(NamedTuple):
-    """A line of the audit: a workflow, or every workflow, was paused or resumed."""
+    """A line of the audit: a workflow, or every workflow, was paused or resumed, or a run of it was erased."""
 
     at: Instant
     workflow: str | None  # None: all
-    verb: str  # "pause" or "resume"
+    verb: str  # "pause", "resume" or "erase"
     by: str
     reason: str
 

@@ -133,6 +133,7 @@ class Run(NamedTuple):
     title: str | None = None
     started_by: str | None = None  # who started it, or the run that it descends from
     attributes: Attributes = ()
+    dedup: Span = Span(0)  # how long after its end a start with its key gets this run: it is not pruned before
 
     @property
     def damage(self) -> str:

@@ -111,6 +111,30 @@ class SavedViewState(StrEnum):
     DELETED = "deleted"
 
 
+class CareState(StrEnum):
+    """The state of a round of care: deleting what is past its time."""
+
+    RUNNING = "running"
+    RESTING = "resting"
+
+
+class AlertState(StrEnum):
+    """The state of an alert rule."""
+
+    OK = "ok"
+    FIRING = "firing"
+    SEEN = "seen"  # it fires, and a person knows
+    DELETED = "deleted"
+
+
+class LetterState(StrEnum):
+    """The state of a letter: something that could not be handled."""
+
+    OPEN = "open"  # only of a letter that nothing else in the store holds
+    RETRIED = "retried"
+    DROPPED = "dropped"
+
+
 class ServiceState(StrEnum):
     """The state of a service on one worker. A service that has never failed there has none."""
 
@@ -118,7 +142,8 @@ class ServiceState(StrEnum):
     RECOVERED = "recovered"  # or its worker is gone
 
 
-_T, _C, _V, _R = TriggerState, ScheduleState, SavedViewState, ServiceState
+_T, _S, _V, _R = TriggerState, ScheduleState, SavedViewState, ServiceState
+_A, _C, _L = AlertState, CareState, LetterState
 
 TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.ACTIVE}),
@@ -132,20 +157,41 @@ TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.DELETED}),
 )
 SCHEDULE_LIFE: Final = Lifecycle(
-    frozenset({_C.ACTIVE, _C.PAUSED, _C.ENDED}),
+    frozenset({_S.ACTIVE, _S.PAUSED, _S.ENDED}),
     {
-        _C.ACTIVE: frozenset({_C.PAUSED, _C.ENDED, _C.DELETED}),
-        _C.PAUSED: frozenset({_C.ACTIVE, _C.ENDED, _C.DELETED}),
+        _S.ACTIVE: frozenset({_S.PAUSED, _S.ENDED, _S.DELETED}),
+        _S.PAUSED: frozenset({_S.ACTIVE, _S.ENDED, _S.DELETED}),
         # When it gets another rule.
-        _C.ENDED: frozenset({_C.ACTIVE, _C.PAUSED, _C.DELETED}),
-        _C.DELETED: frozenset({_C.ACTIVE, _C.PAUSED, _C.ENDED}),
+        _S.ENDED: frozenset({_S.ACTIVE, _S.PAUSED, _S.DELETED}),
+        _S.DELETED: frozenset({_S.ACTIVE, _S.PAUSED, _S.ENDED}),
     },
-    frozenset({_C.DELETED}),
+    frozenset({_S.DELETED}),
 )
 SAVED_VIEW_LIFE: Final = Lifecycle(
     frozenset({_V.SAVED}),
     {_V.SAVED: frozenset({_V.DELETED}), _V.DELETED: frozenset({_V.SAVED})},
     frozenset({_V.DELETED}),
+)
+CARE_LIFE: Final = Lifecycle(
+    frozenset({_C.RUNNING, _C.RESTING}),
+    {_C.RUNNING: frozenset({_C.RESTING}), _C.RESTING: frozenset({_C.RUNNING})},
+    frozenset(),
+)
+ALERT_LIFE: Final = Lifecycle(
+    frozenset({_A.OK}),
+    {
+        _A.OK: frozenset({_A.FIRING, _A.DELETED}),
+        _A.FIRING: frozenset({_A.SEEN, _A.OK, _A.DELETED}),
+        _A.SEEN: frozenset({_A.OK, _A.DELETED}),
+        _A.DELETED: frozenset({_A.OK}),
+    },
+    frozenset({_A.DELETED}),
+)
+LETTER_LIFE: Final = Lifecycle(
+    frozenset(_L),
+    # What could not be handled may come back after a retry.
+    {state: frozenset(_L) for state in _L},
+    frozenset({_L.RETRIED, _L.DROPPED}),
 )
 SERVICE_LIFE: Final = Lifecycle(
     frozenset({_R.FAILING}),

@@ -429,8 +429,8 @@ class Context:
         is published with the commit that records it, before the next step begins; a replay emits nothing. Its name on
         the path is `name`; by default the event's name. Raises in this line if the payload cannot be encoded.
         """
-        called, given = name_and_payload(event, payload)
         scope = self._scope
+        called, given = name_and_payload(event, payload, scope.turn.run.workflow)
         location, entry = scope.place(name or called, EntryKind.EMIT, repeat=repeat)
         return Operation(scope.turn, location, lambda: run_emit(scope, location, entry, called, given))
 

@@ -1,4 +1,4 @@
-"""Where emitted events go: functions of your own, signed webhooks and topics."""
+"""Where emitted events go: functions of your own, signed webhooks, mail and topics."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stepwell.sinks.base import EmittedEvent, Sink
+    from stepwell.sinks.emails import Email
     from stepwell.sinks.handlers import handler
     from stepwell.sinks.signatures import verify_signature
     from stepwell.sinks.topics import TopicSink
     from stepwell.sinks.webhooks import Webhook
 
 __all__ = [
+    "Email",
     "EmittedEvent",
     "Sink",
     "TopicSink",
@@ -22,6 +24,7 @@ __all__ = [
 
 _HOMES = {
     "stepwell.sinks.base": ["EmittedEvent", "Sink"],
+    "stepwell.sinks.emails": ["Email"],
     "stepwell.sinks.handlers": ["handler"],
     "stepwell.sinks.signatures": ["verify_signature"],
     "stepwell.sinks.topics": ["TopicSink"],

@@ -16,6 +16,8 @@ from stepwell.model.retries import Retry
 SINK_RETRY: Final = Retry(max_attempts=12, initial="1s", factor=3, max_delay="1h")
 """Twelve attempts over about four hours."""
 
+ALERTS: Final = "stepwell.alert."  # followed by what became of an alert: names of events
+
 _PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}\*?|\*")
 
 
@@ -58,7 +60,11 @@ class Sink(Protocol):
 
 
 def wants(sink: Sink, name: str) -> bool:
-    """Whether a sink wants events of this name."""
+    """Whether a sink wants events of this name. Alerts go only to sinks that ask for them by name."""
+    if name.startswith(ALERTS):
+        return any(
+            p.startswith(ALERTS) and (name.startswith(p[:-1]) if p.endswith("*") else name == p) for p in sink.events
+        )
     return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in sink.events)
 
 

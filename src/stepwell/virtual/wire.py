@@ -12,8 +12,8 @@ from stepwell.stores.base.store import Capabilities, Store
 from stepwell.stores.base.wakeups import Listener, Wakeups
 
 _NOUNS = (
-    *("runs", "signals", "events", "outbox", "holds", "ledger", "records", "workers", "transactions", "transfers"),
-    *("views", "overviews"),
+    *("runs", "signals", "events", "outbox", "holds", "ledger", "records", "retention", "workers", "transactions"),
+    *("transfers", "views", "overviews"),
 )
 
 Method = Callable[..., Awaitable[Any]]
@@ -40,6 +40,7 @@ class RemoteStore:
         self.holds: Any
         self.ledger: Any
         self.records: Any
+        self.retention: Any
         self.workers: Any
         self.transactions: Any
         self.transfers: Any

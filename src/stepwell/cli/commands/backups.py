@@ -38,6 +38,7 @@ def backup(settings: Settings, source: str, target: Path) -> None:
     url = _url(source)
     check_exists(url)
     done = addresses.back_up(url, target)
+    _note(url, str(target), done.size)
 
     def words() -> Iterator[str]:
         size = f"{done.runs} runs, {done.size / _MEBIBYTE:.1f} MiB"
@@ -45,6 +46,17 @@ def backup(settings: Settings, source: str, target: Path) -> None:
         yield f"To restore it: stepwell restore {shell_word(str(done.target))} {shell_word(str(done.source))}"
 
     Output(settings).one("stepwell.backup/1", done._asdict(), run_ids=[], words=words)
+
+
+def _note(url: str, target: str, size: int) -> None:
+    """Tell the database that it was copied, so that doctor knows the age of the copy. The copy is good without it."""
+    from stepwell.cli.client import ask
+    from stepwell.errors import StepwellError
+
+    try:
+        ask(Settings(url, app=""), lambda client: client.engine.retention.note_backup(target, size))
+    except StepwellError as error:
+        click.echo(clean(f"The copy could not be noted in the database: {error.title}"), err=True)
 
 
 @command("restore")

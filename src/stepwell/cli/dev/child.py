@@ -24,11 +24,13 @@ from stepwell.cli.dev.sources import Module, load_kept_app, loaded_modules
 from stepwell.clock import Span
 from stepwell.config import WorkerSettings
 from stepwell.engine.catalogue import describe_workflow
+from stepwell.engine.retention import Retention
 from stepwell.environment import start_watcher
 from stepwell.replay.bodies import Body
 from stepwell.setting_sources import read_settings
 from stepwell.wiring import Engine
 
+DEV_KEEPS: Final = "30d"  # ended runs, unless the App says otherwise
 GRACE_SECONDS: Final = 10.0  # for running steps, when the worker is stopped
 BROKEN: Final = 3  # the exit code if the application cannot be loaded
 
@@ -91,7 +93,8 @@ class Child:
 
     def __init__(self, told: dict[str, Any], app: App, say: Callable[..., None]) -> None:
         settings = (app.settings or WorkerSettings()).merged(name=told["name"])
-        self._app = replace(app, url=told["db"], settings=settings)
+        retention = app.retention or Retention(DEV_KEEPS)
+        self._app = replace(app, url=told["db"], settings=settings, retention=retention)
         self._threads_max = read_settings(settings).threads_max
         self._say = say
         self._clock = SkippedClock(Span(told["skipped"]))

@@ -8,8 +8,10 @@ from typing import Final
 from stepwell.http.operations import Operation
 from stepwell.http.roles import PUBLIC_PATHS
 from stepwell.http.routes import (
+    alerts,
     bulks,
     changes,
+    dead_letters,
     diagnosis,
     events,
     histories,
@@ -19,6 +21,7 @@ from stepwell.http.routes import (
     outbox,
     overviews,
     repairs,
+    retention,
     runs,
     saved_views,
     schedules,
@@ -51,6 +54,9 @@ _TABLES: Final[tuple[Operation, ...]] = (
     *workflows.OPERATIONS,
     *overviews.OPERATIONS,
     *runs.OPERATIONS,
+    *alerts.OPERATIONS,
+    *dead_letters.OPERATIONS,
+    *retention.OPERATIONS,
     *saved_views.OPERATIONS,
     *histories.OPERATIONS,
     *changes.OPERATIONS,

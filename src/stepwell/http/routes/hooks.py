@@ -10,16 +10,19 @@ import msgspec
 from stepwell.clock import Instant, span
 from stepwell.codec.base import Place
 from stepwell.codec.json_codec import JsonCodec
-from stepwell.errors import InvalidInputError, SignatureError
+from stepwell.errors import InvalidInputError, NotFoundError, RequestError, SignatureError
 from stepwell.http.operations import Call, Operation, Reply
 from stepwell.http.problems import Refused
 from stepwell.http.roles import Permission
 from stepwell.model.ledger import Reservation
 from stepwell.model.signals import Delivery
+from stepwell.nearest import nearest
 from stepwell.sinks.signatures import verify_signature
 
 if TYPE_CHECKING:
-    pass
+    from stepwell.engine.dead_letters import HookTaker
+    from stepwell.http.services import Services
+    from stepwell.wiring import Engine
 from stepwell.http.hooks import STRANGER, TOLERANCE, Hook, secrets_of
 
 
@@ -51,15 +54,36 @@ async def take(call: Call) -> Reply:
         call.after = Delivery.DUPLICATE.value
         return Reply(TakenBody(Delivery.DUPLICATE, 0))
     own_id = f"hook-{hashlib.sha256(f'{hook.name}.{message_id}'.encode()).hexdigest()}"
-    taken = await _hand_over(call, hook, payload, own_id)
+    try:
+        taken = await _hand_over(services.engine, hook, payload, own_id)
+    except RequestError as error:
+        # The signature was right, so the message counts as accepted; its sender may never send it again.
+        await services.engine.dead_letters.keep_hook(hook.name, own_id, call.raw, error)
+        raise
+    await services.engine.dead_letters.settle_hook(own_id)
     await services.ledger.settle(scope, message_id, taken.delivery.value)
     call.after = taken.delivery.value
     return Reply(taken)
 
 
-async def _hand_over(call: Call, hook: Hook, payload: Any, own_id: str) -> TakenBody:
+def taker_of(services: Services) -> HookTaker:
+    """How a letter of a hook is handed over again."""
+
+    async def take_again(hook: str, own_id: str, message: bytes) -> None:
+        known = services.hooks.get(hook)
+        if known is None:
+            raise NotFoundError(
+                "hook", hook, near=nearest(hook, services.hooks), fix="retry it on a server that has it"
+            )
+        codec = JsonCodec(payload_bytes_max=services.limits.body_max)
+        payload = codec.decode_external(message, Any, place=Place("", "", "the message"))
+        await _hand_over(services.engine, known, payload, own_id)
+
+    return take_again
+
+
+async def _hand_over(engine: Engine, hook: Hook, payload: Any, own_id: str) -> TakenBody:
     """Publish or send the message, as the hook defines. A repetition with the same id does nothing."""
-    engine = call.services.engine
     if hook.topic is not None:
         return TakenBody(
             Delivery.DELIVERED, await engine.publish(hook.topic, payload, event_id=own_id, retain=hook.retain)

@@ -9,7 +9,7 @@ from stepwell.errors import InvalidOptionError, StoreError
 from stepwell.ids import EventId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location
-from stepwell.model.outbox import Emit, check_event_name, derived_event_id
+from stepwell.model.outbox import OWN_PREFIX, Emit, check_event_name, derived_event_id
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.model.topics import Event, topic_of
 from stepwell.replay.bodies import Body, emit_place
@@ -20,10 +20,10 @@ from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 
 
-def name_and_payload(event: Any, payload: Any) -> tuple[str, Any]:
-    """The name and the payload of an event to emit; a typed event has both."""
+def name_and_payload(event: Any, payload: Any, workflow: str) -> tuple[str, Any]:
+    """The name and the payload of an event to emit; a typed event has both. Our own workflows emit our own events."""
     if not isinstance(event, Event):
-        return check_event_name(event), payload
+        return (event if workflow.startswith(OWN_PREFIX) else check_event_name(event)), payload
     name, _ = topic_of(type(event))
     if payload is not None:
         raise InvalidOptionError(

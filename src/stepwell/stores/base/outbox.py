@@ -45,13 +45,13 @@ class OutboxStore(Protocol):
         """Dead letters, or all other events that are owed, by number, above `after`."""
         ...
 
-    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str, payload: bytes | None = None) -> int:
         """Owe the dead letters of this event again (for one sink, or for all), after what their run owes already, with
-        attempts reset to 0. Returns how many; audit row.
+        attempts reset to 0, and with another payload if one is given. Returns how many; audit row.
         """
         ...
 
-    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str, reason: str = "") -> int:
         """Delete what is owed of an event (to one sink, or to all), dead letter or not, unless a worker has it. Returns
         how many; audit row.
         """

@@ -41,6 +41,12 @@ class SignalStore(Protocol):
         """
         ...
 
+    async def drop(self, number: int, *, by: str, reason: str = "") -> bool:
+        """Drop a signal that a run refused, or that an ended run did not read: its ids stay known. False if there is no
+        such signal; audit row.
+        """
+        ...
+
     async def redeliver(
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:

@@ -13,6 +13,7 @@ from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.overviews import OverviewStore
 from stepwell.stores.base.records import RecordStore
+from stepwell.stores.base.retention import RetentionStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
@@ -52,6 +53,8 @@ class Store(Protocol):
     @property
     def records(self) -> RecordStore: ...
     @property
+    def retention(self) -> RetentionStore: ...
+    @property
     def transactions(self) -> TransactionStore: ...
     @property
     def transfers(self) -> TransferStore: ...
@@ -64,7 +67,7 @@ class Store(Protocol):
     @property
     def blobs(self) -> Blobs:
         """Large payloads, by hash. After `put`, a payload becomes durable before anything that this store writes later,
-        or in the same transaction. Nothing removes payloads yet.
+        or in the same transaction. `retention.sweep_blobs` removes those that no row refers to.
         """
         ...
 

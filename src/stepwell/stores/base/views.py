@@ -60,6 +60,7 @@ class UnreadSignal(NamedTuple):
     status: RunStatus  # of the run
     reason: str  # of a refusal; empty if the run ended
     signal: Signal
+    refused_by: str = ""  # the incarnation of the worker that refused it; not kept by a move to another store
 
 
 class Audit(NamedTuple):
@@ -157,8 +158,12 @@ class ViewStore(Protocol):
         """Held signals, of one key or of all, oldest first."""
         ...
 
-    async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
-        """Signals that ended runs did not read, and signals that runs refused, oldest first."""
+    async def list_unread(
+        self, *, limit: int, run_id: RunId | None = None, after: int = 0, is_refused: bool = False
+    ) -> list[UnreadSignal]:
+        """Signals that ended runs did not read, and signals that runs refused, oldest first, with numbers above
+        `after`; with `is_refused` only the latter.
+        """
         ...
 
     async def find_question(self, signal_id: SignalId) -> Question | None:

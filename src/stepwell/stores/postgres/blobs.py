@@ -30,7 +30,7 @@ class PostgresBlobs:
 
     def put(self, content: bytes) -> str:
         """See `Blobs.put`. A blob is durable before any row that refers to it."""
-        return self._database.blobs.put(content)
+        return self._database.blobs.put(content, self._database.now())
 
     def get(self, name: str) -> bytes:
         """See `Blobs.get`."""

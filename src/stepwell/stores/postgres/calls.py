@@ -25,6 +25,7 @@ from stepwell.model.ledger import Act, ChainHead, Reserved
 from stepwell.model.live import Page, Published
 from stepwell.model.outbox import Owed
 from stepwell.model.records import Changed, ChangeOutcome, Record, RecordEvent, check_closing, check_opening
+from stepwell.model.retention import RunFacts, Swept
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun, Run
 from stepwell.model.signals import Delivered, Question, Signal
 from stepwell.model.states import RunStatus
@@ -411,10 +412,15 @@ REDELIVER: Transition[DeliverResult] = claiming("redeliver", "jsonb jsonb", Deli
 PUBLISH: Transition[PublishResult] = claiming("publish", "jsonb jsonb", PublishResult, tuple[list[Publication], Rows])
 CHANGE_RECORDS: Transition[list[Changed]] = Call("change_records", "jsonb jsonb", _changed)
 PRUNE_RECORDS: Transition[int] = valueless("prune_records", "text bigint bigint", int)
+PRUNE_RUNS: Transition[list[bool]] = valueless("prune_runs", "jsonb boolean text text", list[bool])
+SWEEP: Transition[Swept] = valueless("sweep", "text bigint bigint bigint", Swept)
+DROP_BLOBS: Transition[int] = valueless("drop_blobs", "jsonb bigint bigint", int)
 TAKE: Transition[list[tuple[Owed, ...]]] = transition("take", "text text bigint bigint jsonb", list[tuple[Owed, ...]])
 SETTLE: Transition[list[bool]] = transition("settle", "text jsonb", list[bool])
-REPLAY: Transition[int] = valueless("replay", "text text text", int)
-DROP: Transition[int] = valueless("drop_event", "text text text", int)
+REPLAY: Transition[int] = valueless("replay", "text text text text", int)
+REPLAY_EDITED: Transition[int] = transition("replay", "text text text text", int)
+DROP: Transition[int] = valueless("drop_event", "text text text text", int)
+DROP_SIGNAL: Transition[bool] = valueless("drop_signal", "bigint text text", bool)
 NOTIFY: Call[None] = reading("notify", "text jsonb", None)
 STORE_BLOBS: Transition[None] = transition("store_blobs", "jsonb", None)
 BEGIN_WORK: Transition[None] = transition("begin_work", "", None)
@@ -440,6 +446,10 @@ COUNT_RECORDS: Call[int] = reading("count_records", "jsonb bigint", int)
 LIST_RECORD_EVENTS: Call[list[RecordEvent]] = reading(
     "list_record_events", "text text bigint bigint", list[RecordEvent]
 )
+LIST_ENDED: Call[list[RunFacts]] = reading("list_ended", "bigint bigint bigint text", list[RunFacts])
+LIST_RELATIVES: Call[list[RunFacts]] = reading("list_relatives", "jsonb jsonb", list[RunFacts])
+HAS_OLD_BLOBS: Call[bool] = reading("has_old_blobs", "bigint", bool)
+LIST_UNUSED_BLOBS: Call[list[str]] = reading("list_unused_blobs", "bigint", list[str])
 READ_BLOB: Call[bytes | None] = reading("read_blob", "text", bytes | None)
 OPENING = OpeningQuery()
 FIND_MANY: Call[list[Run | None]] = Call("find_many", "jsonb", _found_runs)
@@ -453,7 +463,7 @@ LIST_RUNS: Call[list[Run]] = Call("list_runs", "jsonb bigint text", _listed)
 COUNT_RUNS: Call[int] = reading("count_runs", "jsonb bigint", int)
 LIST_WORKERS: Call[list[Worker]] = reading("list_workers", "", list[Worker])
 LIST_HELD: Call[list[HeldSignal]] = reading("list_held", "bigint text", list[HeldSignal])
-LIST_UNREAD: Call[list[UnreadSignal]] = reading("list_unread", "bigint text", list[UnreadSignal])
+LIST_UNREAD: Call[list[UnreadSignal]] = reading("list_unread", "bigint text bigint boolean", list[UnreadSignal])
 FIND_QUESTION: Call[Question | None] = reading("find_question", "text", Question | None)
 LIST_KEPT: Call[list[KeptEvent]] = reading("list_kept", "bigint text", list[KeptEvent])
 LIST_AUDIT: Call[list[Audit]] = reading("list_audit", "text", list[Audit])

@@ -36,6 +36,7 @@ from stepwell.model.records import (
     RecordOpening,
     RecordsSeen,
 )
+from stepwell.model.retention import Ended, Tree
 from stepwell.model.runs import Created, History, NewRun, Parent, Previous, Run
 from stepwell.model.signals import Delivered, NewSignal, Redelivery, Refusal, Reply
 from stepwell.model.waits import Wait
@@ -93,6 +94,7 @@ _MODELS: Final[tuple[Any, ...]] = (
     *(RunFilter, Settled, Unsent, Wait, WorkflowHold),
     *(Delivered, NewRecord, NewRecordEvent, PackedRecordEvent, Record, RecordChange, RecordClosing, RecordEvent),
     *(RecordFilter, RecordOpening, RecordsSeen),
+    *(Ended, Tree),
 )
 _MOVES: Final[tuple[Any, ...]] = (BeginRollback, End, Park, Pause)
 

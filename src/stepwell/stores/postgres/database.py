@@ -150,7 +150,7 @@ class PostgresDatabase:
         names, rows = self.blobs.take()
         call = STORE_BLOBS.encrypted if self.encrypts else STORE_BLOBS
         call.decode(await self._retrying(call, (rows,), is_urgent=False))
-        self.blobs.stored(names)
+        self.blobs.stored(names, self.now())
 
     async def _retrying(self, call: Call[Any], arguments: tuple[Any, ...], *, is_urgent: bool) -> bytes:
         """Call a function, and repeat it while other transitions conflict."""

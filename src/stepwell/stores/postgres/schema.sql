@@ -83,7 +83,8 @@ create table {t}.runs (
     hold json,
     amendment text,
     forked_from text,
-    loose json not null default '[]'
+    loose json not null default '[]',
+    dedup bigint not null default 0
 )
 with (fillfactor = 50);
 
@@ -301,10 +302,13 @@ create table {t}.signals (
     sent_at bigint not null,
     asks boolean not null,
     refused text,
+    refused_by text not null default '',
     check ((run is null) <> (key is null))
 );
 
 create index signals_mailbox on {t}.signals (run) where run is not null and payload is not null;
+-- For the deletion of a run. Those with a dedup key are in another index.
+create index signals_consumed on {t}.signals (run) where run is not null and payload is null and dedup_key is null;
 create index signals_held on {t}.signals (key) where key is not null;
 create unique index signals_dedup on {t}.signals (run, name, dedup_key) where dedup_key is not null;
 
@@ -397,6 +401,7 @@ create table {t}.outbox (
     owner bigint,
     died_at bigint,
     failure text not null default '',
+    died_by text not null default '',
     check (num_nonnulls(next_at, owner, died_at) <= 1)
 );
 
@@ -404,6 +409,7 @@ create index outbox_queue on {t}.outbox (run, sink) where died_at is null;
 create index outbox_due on {t}.outbox (sink, next_at, number) where next_at is not null;
 create index outbox_owner on {t}.outbox (owner) where owner is not null;
 create index outbox_dead on {t}.outbox (event_id) where died_at is not null;
+create index outbox_dead_run on {t}.outbox (run) where died_at is not null;
 
 -- Documents that people keep. `run` opened the record at `location`. Numbers are never reused: they order all records
 -- by their creation.

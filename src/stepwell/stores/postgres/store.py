@@ -34,6 +34,7 @@ from stepwell.stores.postgres.migrator import check_ready, check_server, prepare
 from stepwell.stores.postgres.overviews import PostgresOverviews
 from stepwell.stores.postgres.pool import ConnectionPool, Pool
 from stepwell.stores.postgres.refusals import refused
+from stepwell.stores.postgres.retention import PostgresRetention
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.transactions import PostgresTransactions
 from stepwell.stores.postgres.transfers import PostgresTransfers
@@ -77,6 +78,7 @@ class PostgresStore:
         self.records = PostgresRecords(self._database)
         self.transactions = PostgresTransactions(self._database, self.address)
         self.transfers = PostgresTransfers(self._database, self.transactions)
+        self.retention = PostgresRetention(self._database)
         self.views = PostgresViews(self._database)
         self.overviews = PostgresOverviews(self._database)
         self.blobs = PostgresBlobs(self._database)
@@ -214,6 +216,9 @@ class PostgresSignals:
     ) -> tuple[Created, Delivered, list[Claimed]]:
         return await self._write(calls.DELIVER_OR_CREATE, signal, run, claimant)
 
+    async def drop(self, number: int, *, by: str, reason: str = "") -> bool:
+        return await self._write(calls.DROP_SIGNAL, number, by, reason)
+
     async def redeliver(
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
@@ -253,11 +258,13 @@ class PostgresOutbox:
     async def list_owed(self, *, is_dead: bool, limit: int, after: int = 0) -> list[Owed]:
         return await self._read(calls.LIST_OWED, is_dead, limit, after)
 
-    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._write(calls.REPLAY, event_id, sink, by)
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str, payload: bytes | None = None) -> int:
+        if payload is None:
+            return await self._write(calls.REPLAY, event_id, sink, by, None)
+        return await self._write(calls.REPLAY_EDITED, event_id, sink, by, calls.base64(payload))
 
-    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._write(calls.DROP, event_id, sink, by)
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str, reason: str = "") -> int:
+        return await self._write(calls.DROP, event_id, sink, by, reason)
 
 
 class PostgresHolds:

@@ -39,6 +39,7 @@ _ORDER: Final = (
     "overviews",
     "blobs",
     "ledger",
+    "retention",
     "packed_items",
     "transfers",
 )

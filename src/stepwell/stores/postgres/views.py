@@ -71,8 +71,10 @@ class PostgresViews:
     async def list_held(self, *, limit: int, key: str | None = None) -> list[HeldSignal]:
         return await self._read(calls.LIST_HELD, limit, key)
 
-    async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
-        return await self._read(calls.LIST_UNREAD, limit, run_id)
+    async def list_unread(
+        self, *, limit: int, run_id: RunId | None = None, after: int = 0, is_refused: bool = False
+    ) -> list[UnreadSignal]:
+        return await self._read(calls.LIST_UNREAD, limit, run_id, after, is_refused)
 
     async def find_question(self, signal_id: SignalId) -> Question | None:
         return await self._read(calls.FIND_QUESTION, signal_id)

@@ -6,9 +6,12 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
+from stepwell.clock import SECOND, Instant, Span
 from stepwell.codec.blobs import DamagedBlobError
 
 _KNOWN_MAX: Final = 10_000
+# A payload that was last written longer ago is written again when it is put, so that its row says that it is in use.
+RENEWED: Final = Span(6 * 3_600 * SECOND)
 
 
 class PlannedBlobs:
@@ -16,12 +19,13 @@ class PlannedBlobs:
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()  # the latest durable ones
+        self._known: OrderedDict[str, Instant] = OrderedDict()  # the latest durable ones, and when they were written
 
-    def put(self, content: bytes) -> str:
-        """Plan to write a blob. Returns its name."""
+    def put(self, content: bytes, now: Instant) -> str:
+        """Plan to write a blob, unless it was written lately. Returns its name."""
         name = hashlib.sha256(content).hexdigest()
-        if name not in self._known:
+        written = self._known.get(name)
+        if written is None or now - written > RENEWED:
             self._contents[name] = content
         return name
 
@@ -34,11 +38,11 @@ class PlannedBlobs:
         """Whether there is nothing to write."""
         return not self._contents
 
-    def stored(self, names: list[str]) -> None:
+    def stored(self, names: list[str], now: Instant) -> None:
         """Note that these blobs are durable."""
         for name in names:
             self._contents.pop(name, None)
-            self._known[name] = None
+            self._known[name] = now
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
 

@@ -23,6 +23,7 @@ class NewBlobs(PlannedBlobs):
     def __init__(self) -> None:
         super().__init__()
         self._written: list[str] = []  # in the current transaction
+        self._at = Instant(0)  # its time
 
     @property
     def is_large(self) -> bool:
@@ -36,6 +37,7 @@ class NewBlobs(PlannedBlobs):
 
     def write(self, connection: apsw.Connection, now: Instant) -> None:
         """Write the planned payloads in the begun transaction. Equal contents are stored once."""
+        self._at = now
         for name, content in tuple(self._contents.items()):
             if name not in self._written:
                 connection.execute(_STORE, (bytes.fromhex(name), content, now))
@@ -43,7 +45,7 @@ class NewBlobs(PlannedBlobs):
 
     def committed(self) -> None:
         """Note that the written payloads are durable."""
-        self.stored(self._written)
+        self.stored(self._written, self._at)
         self._written = []
 
     def rolled_back(self) -> None:

@@ -35,6 +35,7 @@ from stepwell.stores.sqlite.database import SqliteDatabase, Valueless
 from stepwell.stores.sqlite.histories import read_history, read_inbox
 from stepwell.stores.sqlite.overviews import SqliteOverviews
 from stepwell.stores.sqlite.records import SqliteRecords
+from stepwell.stores.sqlite.retention import SqliteRetention
 from stepwell.stores.sqlite.rows import encode_texts, to_owed
 from stepwell.stores.sqlite.runners import InlineRunner, Runner
 from stepwell.stores.sqlite.transaction import Transaction, row_of, rows_of
@@ -102,9 +103,10 @@ class SqliteStore:
         self.records = SqliteRecords(runner, self.now)
         self.transactions = SqliteTransactions(runner, self._clock)
         self.transfers = SqliteTransfers(runner)
+        self.retention = SqliteRetention(runner)
         self.views = SqliteViews(runner, self.now)
         self.overviews = SqliteOverviews(runner, self.now)
-        self.blobs = SqliteBlobs(runner)
+        self.blobs = SqliteBlobs(runner, self.now)
 
     def now(self) -> Instant:
         """The clock's time, but never behind an instant that this database holds or this process has shown."""
@@ -217,6 +219,9 @@ class SqliteSignals:
     ) -> tuple[Created, Delivered, list[Claimed]]:
         return await self._runner.write(lambda tx: signal_transitions.deliver_or_create(tx, signal, run, claimant))
 
+    async def drop(self, number: int, *, by: str, reason: str = "") -> bool:
+        return await self._runner.write(Valueless(lambda tx: signal_transitions.drop(tx, number, Actor(by), reason)))
+
     async def redeliver(
         self, letters: Sequence[Redelivery], claimant: Claimant | None = None
     ) -> tuple[list[Delivered], list[Claimed]]:
@@ -259,11 +264,14 @@ class SqliteOutbox:
         )
         return list(map(to_owed, rows))
 
-    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._runner.write(Valueless(lambda tx: outbox.replay(tx, event_id, sink, by)))
+    async def replay(self, event_id: EventId, sink: str | None = None, *, by: str, payload: bytes | None = None) -> int:
+        def operation(tx: Transaction) -> int:
+            return outbox.replay(tx, event_id, sink, by, payload)
 
-    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str) -> int:
-        return await self._runner.write(Valueless(lambda tx: outbox.drop(tx, event_id, sink, by)))
+        return await self._runner.write(Valueless(operation) if payload is None else operation)
+
+    async def drop(self, event_id: EventId, sink: str | None = None, *, by: str, reason: str = "") -> int:
+        return await self._runner.write(Valueless(lambda tx: outbox.drop(tx, event_id, sink, by, reason)))
 
 
 class SqliteHolds:
@@ -330,8 +338,9 @@ class SqliteWorkers:
 class SqliteBlobs:
     """`Blobs` in the database. The next transaction of this store writes a blob before anything else."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, now: Callable[[], Instant]) -> None:
         self._runner = runner
+        self._now = now
 
     def put(self, content: bytes) -> str:
         """See `Blobs.put`. A blob is durable as soon as a row that refers to it is."""
@@ -339,7 +348,7 @@ class SqliteBlobs:
 
         if self._runner.database.is_encrypted and not self._runner.encrypts:
             raise plaintext_refused()
-        return self._runner.database.blobs.put(content)
+        return self._runner.database.blobs.put(content, self._now())
 
     def get(self, name: str) -> bytes:
         """See `Blobs.get`."""

@@ -122,12 +122,14 @@ class SqliteViews:
         rows = await self._runner.read(query, is_large=True)
         return [HeldSignal(key, Signal._make(signal)) for key, *signal in rows]
 
-    async def list_unread(self, *, limit: int, run_id: RunId | None = None) -> list[UnreadSignal]:
-        found = {"limit": limit, "run_id": run_id}
+    async def list_unread(
+        self, *, limit: int, run_id: RunId | None = None, after: int = 0, is_refused: bool = False
+    ) -> list[UnreadSignal]:
+        found = {"limit": limit, "run_id": run_id, "after": after, "is_refused": int(is_refused)}
         rows = await self._runner.read(lambda c: rows_of(c, "signals.list_unread", **found), is_large=True)
         return [
-            UnreadSignal(left_by, to_status(status), reason, Signal._make(signal))
-            for left_by, status, reason, *signal in rows
+            UnreadSignal(left_by, to_status(status), reason, Signal._make(signal), refused_by)
+            for left_by, status, reason, *signal, refused_by in rows
         ]
 
     async def find_question(self, signal_id: SignalId) -> Question | None:

@@ -5,7 +5,8 @@ begin
     insert into {t}.blobs (hash, content, stored_at)
     select decode(one->>{PackedBlob.name}, 'hex'), {f}.unb64(one->>{PackedBlob.content}), v_now
         from jsonb_array_elements(p_blobs) as one order by one->>{PackedBlob.name}
-    on conflict do nothing;
+    -- A payload that is put again is in use: it must not be swept.
+    on conflict (hash) do update set stored_at = excluded.stored_at;
     return {f}.answer(v_now, 'null');
 end $$;
 

@@ -136,7 +136,7 @@ begin
     end loop;
     for v_number, v_reason in select (one->>{Refusal.number})::bigint, one->>{Refusal.reason}
         from jsonb_array_elements(c->{Commit.refused}) as one loop
-        update {t}.signals set refused = v_reason
+        update {t}.signals set refused = v_reason, refused_by = c->{Commit.fence}->>{Fence.incarnation}
         where number = v_number and run = p_run and payload is not null and refused is null;
         if not found then
             perform {f}.refuse_value('run ' || p_run_id || ' has no pending signal ' || v_number);

@@ -54,7 +54,7 @@ declare
     v_heir_run bigint;
 begin
     select parent, parent_location, detached, tied, case when replaced_by is null then key end as inherited_key, generation,
-        coalesce(started_at, created_at) as began_at, discards, hold, key
+        coalesce(started_at, created_at) as began_at, discards, hold, key, dedup
     into strict r from {t}.runs where id = p_run;
     if v_heir->>{NewRun.run_id} is not null and exists (select 1 from {t}.runs where run_id = v_heir->>{NewRun.run_id}) then
         perform {f}.refuse_value('the successor''s id ' || (v_heir->>{NewRun.run_id}) || ' is taken');
@@ -84,6 +84,7 @@ begin
         perform {f}.cancel_tied(p_now, v_run_id, c->{Commit.announce});
     end if;
     if v_heir->>{NewRun.run_id} is not null then
+        v_heir := jsonb_set(v_heir, '{{NewRun.dedup}}', to_jsonb(r.dedup));
         v_heir := jsonb_set(jsonb_set(v_heir, '{{NewRun.key}}', coalesce(to_jsonb(r.inherited_key), 'null')), '{{NewRun.parent}}',
             case
                 when r.parent is null then 'null'

@@ -100,7 +100,7 @@ end $$;
 create function {f}.read_owed(p_number bigint) returns json language sql stable as $$
     select json_build_array(
         o.number, o.sink, o.event_id, o.name, o.path, {f}.b64(o.payload), o.at, r.run_id, d.workflow, r.key, o.attempts,
-        o.next_at, o.died_at, o.failure
+        o.next_at, o.died_at, o.failure, o.died_by
     )
     from {t}.outbox as o
     join {t}.runs as r on r.id = o.run
@@ -177,7 +177,7 @@ begin
 end $$;
 
 -- The lock on the run's row orders all changes to its queues: a commit may add events at the same time.
-create function {f}.settle_one(p_now bigint, p_worker bigint, s jsonb) returns boolean language plpgsql volatile as $$
+create function {f}.settle_one(p_now bigint, p_worker bigint, p_incarnation text, s jsonb) returns boolean language plpgsql volatile as $$
 declare
     o record;
     v_retry_in bigint := (s->{Settled.unsent}->>{Unsent.retry_in})::bigint;
@@ -198,6 +198,7 @@ begin
         update {t}.outbox
         set attempts = attempts + 1, failure = s->{Settled.unsent}->>{Unsent.failure},
             died_at = case when s->{Settled.unsent}->>{Unsent.retry_in} is null then p_now else died_at end,
+            died_by = case when s->{Settled.unsent}->>{Unsent.retry_in} is null then p_incarnation else died_by end,
             next_at = case when s->{Settled.unsent}->>{Unsent.retry_in} is null then null else next_at end
         where number = (s->{Settled.unsent}->>{Unsent.number})::bigint;
         if not found then
@@ -225,7 +226,7 @@ begin
     order by r.id
     for no key update;
     for s in select one from jsonb_array_elements(p_settled) as one loop
-        v_settled := v_settled || (v_worker is not null and {f}.settle_one(v_now, v_worker, s));
+        v_settled := v_settled || (v_worker is not null and {f}.settle_one(v_now, v_worker, p_incarnation, s));
     end loop;
     return {f}.answer(v_now, to_json(v_settled)::text);
 end $$;
@@ -245,7 +246,9 @@ language sql stable as $$
     ) as o
 $$;
 
-create function {f}.replay(p_now bigint, p_seen bigint, p_event_id text, p_sink text, p_by text) returns text
+create function {f}.replay(
+    p_now bigint, p_seen bigint, p_event_id text, p_sink text, p_by text, p_payload text
+) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
@@ -263,7 +266,9 @@ begin
         where d.event_id = p_event_id and d.died_at is not null and (p_sink is null or d.sink = p_sink)
         order by d.number
     loop
-        perform {f}.owe(v_now, o.run, o.run_id, o.sink, o.event_id, o.name, o.path, o.payload, o.at);
+        perform {f}.owe(
+            v_now, o.run, o.run_id, o.sink, o.event_id, o.name, o.path, coalesce({f}.unb64(p_payload), o.payload), o.at
+        );
         delete from {t}.outbox where number = o.number;
         perform {f}.note(v_now, o.run, 'replay_event', p_by, o.status, o.name || ' to ' || o.sink);
         v_count := v_count + 1;
@@ -272,7 +277,9 @@ begin
 end $$;
 
 -- For people only, and rare: there is no index by event id.
-create function {f}.drop_event(p_now bigint, p_seen bigint, p_event_id text, p_sink text, p_by text) returns text
+create function {f}.drop_event(
+    p_now bigint, p_seen bigint, p_event_id text, p_sink text, p_by text, p_reason text
+) returns text
 language plpgsql volatile as $$
 declare
     v_now bigint := {f}.begin_at(p_now, p_seen);
@@ -293,7 +300,10 @@ begin
     loop
         delete from {t}.outbox where number = o.number;
         perform {f}.advance_queue(v_now, o.run, o.sink, 0);
-        perform {f}.note(v_now, o.run, 'drop_event', p_by, o.status, o.name || ' to ' || o.sink);
+        perform {f}.note(
+            v_now, o.run, 'drop_event', p_by, o.status,
+            o.name || ' to ' || o.sink || case when p_reason <> '' then ': ' || p_reason else '' end
+        );
         v_count := v_count + 1;
     end loop;
     return {f}.answer(v_now, v_count::text);

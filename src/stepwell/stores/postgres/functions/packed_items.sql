@@ -273,14 +273,14 @@ begin
         when 'signals' then perform {f}.add_signals(v_new);
         when 'owed' then
             insert into {t}.outbox (
-                number, run, sink, event_id, name, path, payload, at, attempts, next_at, died_at, failure
+                number, run, sink, event_id, name, path, payload, at, attempts, next_at, died_at, failure, died_by
             )
             overriding system value
             select
                 (one->>{Owed.number})::bigint, r.id, one->>{Owed.sink}, one->>{Owed.event_id}, one->>{Owed.name},
                     one->>{Owed.path}, {f}.unb64(one->>{Owed.payload}), (one->>{Owed.at})::bigint,
                 (one->>{Owed.attempts})::bigint, (one->>{Owed.next_at})::bigint, (one->>{Owed.died_at})::bigint,
-                    one->>{Owed.failure}
+                    one->>{Owed.failure}, one->>{Owed.died_by}
             from jsonb_array_elements(v_new) as one join {t}.runs as r on r.run_id = one->>{Owed.run_id};
         when 'records' then perform {f}.add_records(v_new);
         when 'record_events' then

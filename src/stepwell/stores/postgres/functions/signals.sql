@@ -280,3 +280,25 @@ begin
         v_now, '[[' || array_to_string(v_delivered, ',') || '],' || {f}.take_woken(v_now, v_woken, p_claimant) || ']'
     );
 end $$;
+
+-- Drop a signal that a run refused, or that an ended run did not read. Its ids stay known.
+create function {f}.drop_signal(p_now bigint, p_seen bigint, p_number bigint, p_by text, p_reason text) returns text
+language plpgsql volatile as $$
+declare
+    v_now bigint := {f}.begin_at(p_now, p_seen);
+    v record;
+begin
+    perform 1 from {t}.runs as r where r.id = (select run from {t}.signals where number = p_number) for no key update;
+    select s.run, s.name, r.status into v
+    from {t}.signals as s join {t}.runs as r on r.id = s.run
+    where s.number = p_number and s.payload is not null and (s.refused is not null or r.ended_at is not null)
+    for update of s;
+    if not found then
+        return {f}.answer(v_now, 'false');
+    end if;
+    update {t}.signals set payload = null where number = p_number;
+    perform {f}.note(
+        v_now, v.run, 'drop_signal', p_by, v.status, v.name || case when p_reason <> '' then ': ' || p_reason else '' end
+    );
+    return {f}.answer(v_now, 'true');
+end $$;

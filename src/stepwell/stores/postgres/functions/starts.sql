@@ -23,7 +23,7 @@ begin
     insert into {t}.runs (
         run_id, definition, status, epoch, owner, wake_at, created_at, started_at, key, generation, parent, parent_location,
         detached, tied, previous, previous_started_at, previous_finished_at,
-        deadline_at, max_suspend, debounced_until, reason, undo_floor, discards
+        deadline_at, max_suspend, debounced_until, dedup, reason, undo_floor, discards
     ) values (
         p_new->>{NewRun.run_id}, {f}.define(p_new->>{NewRun.workflow}, (p_new->>{NewRun.version})::bigint,
             (p_new->>{NewRun.priority})::bigint),
@@ -36,7 +36,8 @@ begin
         coalesce((p_new->{NewRun.parent}->>{Parent.detached})::boolean, false),
         coalesce((p_new->{NewRun.parent}->>{Parent.tied})::boolean, false),
         p_previous, p_previous_started_at, case when p_previous is not null then p_now end,
-        v_deadline, (p_new->>{NewRun.max_suspend})::bigint, p_debounced_until, '', 0, (p_new->>{NewRun.discards})::boolean
+        v_deadline, (p_new->>{NewRun.max_suspend})::bigint, p_debounced_until,
+        case when v_key is null then 0 else (p_new->>{NewRun.dedup})::bigint end, '', 0, (p_new->>{NewRun.discards})::boolean
     )
     returning id into run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (run, 0, 0, 0, 0);

@@ -144,13 +144,15 @@ create function {f}.list_held(p_now bigint, p_seen bigint, p_limit bigint, p_key
     ) as held
 $$;
 
-create function {f}.list_unread(p_now bigint, p_seen bigint, p_limit bigint, p_run_id text) returns text
+create function {f}.list_unread(
+    p_now bigint, p_seen bigint, p_limit bigint, p_run_id text, p_after bigint, p_is_refused boolean
+) returns text
 language sql stable as $$
     select coalesce(
         json_agg(
             json_build_array(
                 run_id, status, refused,
-                json_build_array(number, name, {f}.b64(payload), sent_at, case when asks then signal_id end)
+                json_build_array(number, name, {f}.b64(payload), sent_at, case when asks then signal_id end), refused_by
             )
             order by number
         ),
@@ -158,9 +160,9 @@ language sql stable as $$
     )::text
     from (
         select r.run_id, r.status, coalesce(s.refused, '') as refused, s.number, s.name, s.payload, s.sent_at, s.asks,
-            s.signal_id
+            s.signal_id, s.refused_by
         from {t}.signals as s join {t}.runs as r on r.id = s.run
-        where s.run is not null and s.payload is not null and (s.refused is not null or r.ended_at is not null)
+        where s.run is not null and s.payload is not null and (s.refused is not null or r.ended_at is not null and not p_is_refused) and s.number > p_after
             and (p_run_id is null or r.run_id = p_run_id)
         order by s.number
         limit p_limit

@@ -90,6 +90,7 @@ create table stepwell_runs (
     amendment text,
     forked_from text,
     loose text not null default '',
+    dedup integer not null default 0,
     check (
         case status
             when 'running' then ended_at is null
@@ -312,10 +313,14 @@ create table stepwell_signals (
     sent_at integer not null,
     asks integer not null,
     refused text,
+    refused_by text not null default '',
     check ((run is null) <> (key is null))
 ) strict;
 
 create index stepwell_signals_mailbox on stepwell_signals (run) where run is not null and payload is not null;
+-- For the deletion of a run. Those with a dedup key are in another index.
+create index stepwell_signals_consumed on stepwell_signals (run)
+where run is not null and payload is null and dedup_key is null;
 create index stepwell_signals_held on stepwell_signals (key) where key is not null;
 create unique index stepwell_signals_dedup on stepwell_signals (run, name, dedup_key) where dedup_key is not null;
 
@@ -413,6 +418,7 @@ create table stepwell_outbox (
     owner integer,
     died_at integer,
     failure text not null default '',
+    died_by text not null default '',
     check ((next_at is not null) + (owner is not null) + (died_at is not null) <= 1)
 ) strict;
 
@@ -420,6 +426,7 @@ create index stepwell_outbox_queue on stepwell_outbox (run, sink) where died_at 
 create index stepwell_outbox_due on stepwell_outbox (sink, next_at) where next_at is not null;
 create index stepwell_outbox_owner on stepwell_outbox (owner) where owner is not null;
 create index stepwell_outbox_dead on stepwell_outbox (event_id) where died_at is not null;
+create index stepwell_outbox_dead_run on stepwell_outbox (run) where died_at is not null;
 
 -- Small documents that people keep. Numbers are never reused, because they order pages. A closed record is never due.
 -- `labels` is a sorted JSON list. `run` opened the record at `location`; the end of that run closes it in `end_state`,

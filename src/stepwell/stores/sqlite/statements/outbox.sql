@@ -30,7 +30,7 @@ update stepwell_outbox set owner = :owner, next_at = null where number = :number
 
 -- name: list_queue
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure
+    o.died_at, o.failure, o.died_by
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
 cross join stepwell_definitions as d on d.id = r.definition
@@ -51,7 +51,7 @@ delete from stepwell_outbox where number = :number and run = :run and sink = :si
 update stepwell_outbox set attempts = attempts + 1, failure = :failure where number = :number;
 
 -- name: mark_dead
-update stepwell_outbox set died_at = :now, next_at = null where number = :number;
+update stepwell_outbox set died_at = :now, next_at = null, died_by = :by where number = :number;
 
 -- name: find_first
 select o.number, o.owner, o.next_at, r.run_id
@@ -76,7 +76,7 @@ select min(next_at) from stepwell_outbox where sink = :sink and next_at is not n
 
 -- name: list_owed
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure
+    o.died_at, o.failure, o.died_by
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
 cross join stepwell_definitions as d on d.id = r.definition
@@ -102,7 +102,7 @@ order by o.number;
 -- name: owe_again
 insert into stepwell_outbox (run, sink, event_id, name, path, payload, at, next_at)
 select
-    dead.run, dead.sink, dead.event_id, dead.name, dead.path, dead.payload, dead.at,
+    dead.run, dead.sink, dead.event_id, dead.name, dead.path, coalesce(:payload, dead.payload), dead.at,
     case
         when exists (
             select 1 from stepwell_outbox as o where o.run = dead.run and o.sink = dead.sink and o.died_at is null

@@ -84,11 +84,11 @@ where id = :id;
 insert into stepwell_runs (
     run_id, definition, status, epoch, number, revision, last_seq, stalls, owner, wake_at, created_at, started_at, ended_at,
     key, generation, parent, parent_location, detached, tied, previous, previous_started_at, previous_finished_at,
-    deadline_at, max_suspend, debounced_until, reason, undo_floor
+    deadline_at, max_suspend, debounced_until, dedup, reason, undo_floor
 ) values (
     :run_id, :definition, :status, :epoch, 0, 0, 0, 0, :owner, :wake_at, :created_at, :started_at, :ended_at,
     :key, :generation, :parent, :parent_location, :detached, :tied, :previous, :previous_started_at, :previous_finished_at,
-    :deadline_at, :max_suspend, :debounced_until, '', 0
+    :deadline_at, :max_suspend, :debounced_until, :dedup, '', 0
 ) returning id;
 
 -- name: find_input
@@ -333,7 +333,7 @@ order by c.id;
 -- key.
 select
     r.parent, r.parent_location, r.detached, r.tied, case when r.replaced_by is null then r.key end, r.generation,
-    coalesce(r.started_at, r.created_at),
+    coalesce(r.started_at, r.created_at), r.dedup,
     exists (select 1 from stepwell_runs as c where c.parent = r.run_id and c.tied = 1 and c.ended_at is null),
     exists (select 1 from stepwell_runs as d where d.key = r.key and d.debounced_until is not null and d.ended_at is null),
     exists (select 1 from stepwell_discards as d where d.run = r.id),

@@ -52,7 +52,7 @@ where number = :number and run = :run and payload is not null and refused is nul
 -- name: refuse
 -- It keeps its payload, so that people can read it and deliver it again.
 update stepwell_signals
-set refused = :reason
+set refused = :reason, refused_by = :by
 where number = :number and run = :run and payload is not null and refused is null;
 
 -- name: plan_discard
@@ -100,6 +100,16 @@ where s.number = :number and s.payload is not null and (
 -- Another signal of the run with the same dedup key.
 select 1 from stepwell_signals where run = :run and name = :name and dedup_key = :dedup_key and number <> :number;
 
+-- name: find_left
+-- A signal that a run refused, or that an ended run did not read.
+select s.run, s.name, r.status
+from stepwell_signals as s
+cross join stepwell_runs as r on r.id = s.run
+where s.number = :number and s.payload is not null and (s.refused is not null or r.ended_at is not null);
+
+-- name: forget_payload
+update stepwell_signals set payload = null where number = :number;
+
 -- name: drop_undelivered
 update stepwell_signals set run = :run, key = null, dedup_key = null, payload = null where number = :number;
 
@@ -137,13 +147,15 @@ select
     s.name,
     s.payload,
     s.sent_at,
-    case when s.asks then s.signal_id end
+    case when s.asks then s.signal_id end,
+    s.refused_by
 from stepwell_signals as s
 cross join stepwell_runs as r on r.id = s.run
 where
     s.run is not null
     and s.payload is not null
-    and (s.refused is not null or r.ended_at is not null)
+    and (s.refused is not null or (r.ended_at is not null and not :is_refused))
+    and s.number > :after
     and (:run_id is null or r.run_id = :run_id)
 order by s.number
 limit :limit;

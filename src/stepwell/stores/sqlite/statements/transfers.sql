@@ -163,7 +163,7 @@ select :number, :run, e.number, :locations, :is_read from stepwell_events as e w
 
 -- name: list_owed
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure
+    o.died_at, o.failure, o.died_by
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
 cross join stepwell_definitions as d on d.id = r.definition
@@ -172,15 +172,15 @@ order by o.number;
 
 -- name: find_owed
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure
+    o.died_at, o.failure, o.died_by
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
 cross join stepwell_definitions as d on d.id = r.definition
 where o.number = :number;
 
 -- name: add_owed
-insert into stepwell_outbox (number, run, sink, event_id, name, path, payload, at, attempts, next_at, died_at, failure)
-select :number, r.id, :sink, :event_id, :name, :path, :payload, :at, :attempts, :next_at, :died_at, :failure
+insert into stepwell_outbox (number, run, sink, event_id, name, path, payload, at, attempts, next_at, died_at, failure, died_by)
+select :number, r.id, :sink, :event_id, :name, :path, :payload, :at, :attempts, :next_at, :died_at, :failure, :died_by
 from stepwell_runs as r
 where r.run_id = :run_id;
 

@@ -236,7 +236,7 @@ def consume(tx: Transaction, run: int, run_id: RunId, numbers: Iterable[int]) ->
 def _answer(tx: Transaction, run: int, commit: Commit) -> None:
     """Mark the signals that the run refused, and store the replies."""
     for number, reason in commit.refused:
-        tx.run("signals.refuse", number=number, run=run, reason=reason)
+        tx.run("signals.refuse", number=number, run=run, reason=reason, by=commit.fence.incarnation)
         if tx.connection.changes() != 1:
             raise ValueError(f"run {commit.run_id} has no pending signal {number}")
     for reply in commit.replies:

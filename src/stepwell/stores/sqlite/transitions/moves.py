@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.ids import RunId
 from stepwell.model.commits import BeginRollback, End, Move, Park, Pause, Release
 from stepwell.model.holds import Hold
@@ -114,7 +114,7 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
     ended_at = tx.now if is_end else None
     family = tx.execute(_FIND_FAMILY, (step.run,)).fetchone()
     assert family is not None
-    parent, location, detached, tied, key, generation, began_at, *flags = family
+    parent, location, detached, tied, key, generation, began_at, dedup, *flags = family
     has_tied, has_debounced, discards, has_events, has_waits, has_cursors, has_records = flags
     successor = None if move.successor is None else _check_successor(tx, move.successor)
     counters = (step.number, step.revision, step.last_seq)
@@ -137,7 +137,7 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
         wake_debounced(tx, step.run)
     if move.successor is not None:
         kept = None if parent is None else Parent(parent, location, bool(detached), bool(tied))
-        heir = move.successor._replace(key=key, parent=kept)
+        heir = move.successor._replace(key=key, parent=kept, dedup=Span(dedup))
         heir_run = _continue(tx, step, heir, generation + 1, Previous(step.run_id, Instant(began_at), tx.now))
         if move.entries:
             _begin_with(tx, heir_run, move)

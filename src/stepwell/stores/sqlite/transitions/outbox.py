@@ -60,10 +60,10 @@ def take(
 def settle(tx: Transaction, incarnation: Incarnation, settled: Sequence[Settled]) -> list[bool]:
     """Record the results of batches that the incarnation still has."""
     worker = tx.find("workers.find", incarnation=incarnation)
-    return [worker is not None and _settle_one(tx, worker[0], one) for one in settled]
+    return [worker is not None and _settle_one(tx, worker[0], incarnation, one) for one in settled]
 
 
-def _settle_one(tx: Transaction, owner: int, settled: Settled) -> bool:
+def _settle_one(tx: Transaction, owner: int, incarnation: Incarnation, settled: Settled) -> bool:
     found = tx.find("outbox.find_taken", number=settled.first, owner=owner)
     if found is None:
         return False
@@ -78,7 +78,7 @@ def _settle_one(tx: Transaction, owner: int, settled: Settled) -> bool:
         if tx.connection.changes() != 1:
             retry_in = None  # it was dropped meanwhile, so there is nothing to retry
         elif retry_in is None:
-            tx.run("outbox.mark_dead", number=number, now=tx.now)
+            tx.run("outbox.mark_dead", number=number, now=tx.now, by=incarnation)
     _advance(tx, run, sink, retry_in or 0)
     return True
 
@@ -102,22 +102,23 @@ def free_taken(tx: Transaction, owner: int) -> None:
         tx.hint(HintKind.OWED, run_id)
 
 
-def replay(tx: Transaction, event_id: EventId, sink: str | None, by: str) -> int:
+def replay(tx: Transaction, event_id: EventId, sink: str | None, by: str, payload: bytes | None = None) -> int:
     """Owe dead letters again."""
     found = tx.rows("outbox.list_dead", event_id=event_id, sink=sink)
     for number, run, name_of_sink, name, run_id, status in found:
-        tx.run("outbox.owe_again", number=number, now=tx.now)
+        tx.run("outbox.owe_again", number=number, now=tx.now, payload=payload)
         tx.run("outbox.remove", number=number, run=run, sink=name_of_sink)
         note(tx, run, "replay_event", Actor(by), status, f"{name} to {name_of_sink}")
         tx.hint(HintKind.OWED, run_id)
     return len(found)
 
 
-def drop(tx: Transaction, event_id: EventId, sink: str | None, by: str) -> int:
+def drop(tx: Transaction, event_id: EventId, sink: str | None, by: str, reason: str = "") -> int:
     """Delete what is owed of an event."""
     found = tx.rows("outbox.list_event", event_id=event_id, sink=sink)
     for number, run, name_of_sink, name, _, status in found:
         tx.run("outbox.remove", number=number, run=run, sink=name_of_sink)
         _advance(tx, run, name_of_sink)
-        note(tx, run, "drop_event", Actor(by), status, f"{name} to {name_of_sink}")
+        said = f"{name} to {name_of_sink}" + (f": {reason}" if reason else "")
+        note(tx, run, "drop_event", Actor(by), status, said)
     return len(found)

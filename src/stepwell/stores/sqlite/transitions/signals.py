@@ -12,6 +12,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
+from stepwell.stores.sqlite.transitions.audit import Actor, note
 from stepwell.stores.sqlite.transitions.claims import Quota, claim_run, is_parked, wake
 from stepwell.stores.sqlite.transitions.moves import is_awaited
 from stepwell.stores.sqlite.transitions.starts import create
@@ -179,3 +180,14 @@ def _redeliver_one(tx: Transaction, letter: Redelivery, woken: dict[int, Row]) -
         return Delivered(Delivery.DUPLICATE, run_id)
     tx.run("signals.redeliver", run=run, payload=letter.payload, number=letter.number)
     return _note_woken(tx, target, name, woken)
+
+
+def drop(tx: Transaction, number: int, actor: Actor, reason: str) -> bool:
+    """Drop a signal that a run refused or left unread. Its ids stay known."""
+    found = tx.find("signals.find_left", number=number)
+    if found is None:
+        return False
+    run, name, status = found
+    tx.run("signals.forget_payload", number=number)
+    note(tx, run, "drop_signal", actor, status, name + (f": {reason}" if reason else ""))
+    return True

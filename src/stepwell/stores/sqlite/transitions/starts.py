@@ -152,7 +152,8 @@ def _insert_row(
     times = (wake_at, tx.now, started_at, ended_at)
     before = (None, None, None) if previous is None else previous
     # In the order in which the statement first names its parameters.
-    limits = (new.deadline_at, new.max_suspend, debounced_until)
+    dedup = 0 if new.key is None else new.dedup
+    limits = (new.deadline_at, new.max_suspend, debounced_until, dedup)
     values = (new.run_id, definition, status.value, epoch, owner, *times, key, generation, *parent, *before, *limits)
     row = tx.execute(_INSERT, values).fetchone()
     assert row is not None
@@ -191,4 +192,5 @@ def _fresh(tx: Transaction, new: NewRun, owner: Incarnation, generation: int, pr
         title=new.title,
         started_by=new.started_by,
         attributes=new.attributes,
+        dedup=Span(0) if new.key is None else new.dedup,
     )
