@@ -16,6 +16,7 @@ from stepwell.engine.alert_rules import Alert
 from stepwell.engine.alerts import AlertActView, Alerts, AlertView
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
 from stepwell.engine.catalogue import WorkflowFacts
+from stepwell.engine.dead_letters import DeadLetters, HandledLetter, Letter, LettersActed
 from stepwell.engine.diagnosis import Diagnosis, Examination
 from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
@@ -62,7 +63,6 @@ from stepwell.engine.versions import Versions, VersionUse
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView, WaitView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
 from stepwell.environment import Environment
-from stepwell.model.alerts import Rule
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
@@ -817,14 +817,6 @@ class SyncAlerts:
         """What happened to a rule, newest first."""
         return self._portal.wait(self._inner.history(name, limit=limit))
 
-    def rules(self) -> Sequence[tuple[str, Rule]]:
-        """The rules that can be read here, by name."""
-        return self._portal.wait(self._inner.rules())
-
-    def count_workers(self) -> int:
-        """How many workers are alive; at least one, because one asks."""
-        return self._portal.wait(self._inner.count_workers())
-
     def list(self, *, state: str | None = None, limit: int = 100, after: str | None = None) -> list[AlertView]:
         """Rules, newest first: all, or those in one state. The next page is behind `after`, the name of the last rule
         of this one.
@@ -1212,6 +1204,44 @@ class SyncStreams:
         return self._portal.iterate(self._inner.follow(target, name, after=after))
 
 
+class SyncRetentions:
+    """`engine.retention`: deletes ended runs that are past their time, and erases runs that a person names."""
+
+    def __init__(self, portal: Portal, inner: Retentions) -> None:
+        self._portal = portal
+        self._inner = inner
+        self.policy = inner.policy
+
+    def note_backup(self, target: str, size: int) -> None:
+        """Note that this database was copied now, for `stepwell doctor`."""
+        self._portal.wait(self._inner.note_backup(target, size))
+
+    def last_backup(self) -> BackupNote | None:
+        """The last backup; None if none was noted here."""
+        return self._portal.wait(self._inner.last_backup())
+
+    def rounds(self) -> list[PruneRound]:
+        """The rounds of the workers, one for each policy: the one that is under way, or the last one."""
+        return self._portal.wait(self._inner.rounds())
+
+    def prune(
+        self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None, dry_run: bool = False
+    ) -> PruneReport:
+        """Delete every tree of runs that is past its time, and events, signals, records and payloads that nothing needs
+        any more. With `dry_run`, only count them. If it is interrupted, call it again.
+        """
+        return self._portal.wait(self._inner.prune(retention, workflows=workflows, dry_run=dry_run))
+
+    def erase(self, where: str, *, by: str = "", reason: str = "", dry_run: bool = False) -> EraseReport:
+        """Erase every run that matches a filter, with its parents, children and chain, whatever the retention says.
+
+        Trees with an active run are left, and their runs are in `left`: cancel them, and erase again. What stays is a
+        line for each run in the acts on its workflow: who erased it, when and why, without a value. Payloads that are
+        stored by their hash are deleted by a later `prune`, a day after they were last used.
+        """
+        return self._portal.wait(self._inner.erase(where, by=by, reason=reason, dry_run=dry_run))
+
+
 class SyncEngine:
     """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
 
@@ -1277,6 +1307,7 @@ class SyncEngine:
         self.histories = SyncHistories(self._portal, self._inner.histories)
         self.movements = SyncMovements(self._portal, self._inner.movements)
         self.streams = SyncStreams(self._portal, self._inner.streams)
+        self.retention = SyncRetentions(self._portal, self._inner.retention)
 
     def __enter__(self) -> Self:
         return self.open()

@@ -74,6 +74,8 @@ def tick_body(tick: TickView | PreviewedTickView) -> dict[str, Any]:
 def backfill_body(backfill: BackfillView | TriggeredView) -> dict[str, Any]:
     """What a backfill or a trigger did."""
     return _body(backfill)
+
+
 def fact_body(view: Any) -> dict[str, Any]:
     """Any view: a letter, an alert, or a line of a history."""
     return _body(view)

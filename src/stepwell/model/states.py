@@ -142,7 +142,7 @@ class ServiceState(StrEnum):
     RECOVERED = "recovered"  # or its worker is gone
 
 
-_T, _S, _V, _R = TriggerState, ScheduleState, SavedViewState, ServiceState
+_T, _D, _V, _R = TriggerState, ScheduleState, SavedViewState, ServiceState
 _A, _C, _L = AlertState, CareState, LetterState
 
 TRIGGER_LIFE: Final = Lifecycle(
@@ -157,15 +157,15 @@ TRIGGER_LIFE: Final = Lifecycle(
     frozenset({_T.DELETED}),
 )
 SCHEDULE_LIFE: Final = Lifecycle(
-    frozenset({_S.ACTIVE, _S.PAUSED, _S.ENDED}),
+    frozenset({_D.ACTIVE, _D.PAUSED, _D.ENDED}),
     {
-        _S.ACTIVE: frozenset({_S.PAUSED, _S.ENDED, _S.DELETED}),
-        _S.PAUSED: frozenset({_S.ACTIVE, _S.ENDED, _S.DELETED}),
+        _D.ACTIVE: frozenset({_D.PAUSED, _D.ENDED, _D.DELETED}),
+        _D.PAUSED: frozenset({_D.ACTIVE, _D.ENDED, _D.DELETED}),
         # When it gets another rule.
-        _S.ENDED: frozenset({_S.ACTIVE, _S.PAUSED, _S.DELETED}),
-        _S.DELETED: frozenset({_S.ACTIVE, _S.PAUSED, _S.ENDED}),
+        _D.ENDED: frozenset({_D.ACTIVE, _D.PAUSED, _D.DELETED}),
+        _D.DELETED: frozenset({_D.ACTIVE, _D.PAUSED, _D.ENDED}),
     },
-    frozenset({_S.DELETED}),
+    frozenset({_D.DELETED}),
 )
 SAVED_VIEW_LIFE: Final = Lifecycle(
     frozenset({_V.SAVED}),
