@@ -148,10 +148,10 @@ def _summaries(connection: apsw.Connection, numbers: list[int]) -> Iterable[tupl
 
 def _count_created(connection: apsw.Connection, where: RunFilter, asked: dict[str, int]) -> Histogram:
     condition, parameters = run_condition(where)
-    tables = payload_table(where)
+    joins = payload_table(where)
 
     def spelled(statement: str) -> str:
-        text = SQL[f"overviews.{statement}"].replace("{tables}", tables).replace("{unended}", UNENDED)
+        text = SQL[f"overviews.{statement}"].replace("{joins}", joins).replace("{unended}", UNENDED)
         return text.replace("{conditions}", condition)
 
     def query() -> Histogram:

@@ -13,7 +13,7 @@ from stepwell.model.records import RecordFilter
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.stores.base.filters import AttributeTest, Condition, Field, Order, SortKey
 from stepwell.stores.base.views import RunFilter
-from stepwell.stores.sql.filters import Search, run_conditions, run_order, run_searches
+from stepwell.stores.sql.filters import UNENDED, Search, run_conditions, run_order, run_searches
 from stepwell.stores.sql.indexed_filters import Query, found_first, list_selects, walked
 from stepwell.stores.sql.records import record_searches
 from stepwell.stores.sqlite.connections import open_writer
@@ -84,7 +84,7 @@ def test_every_statement_can_be_prepared(migrated: apsw.Connection) -> None:
 def _filled(text: str, conditions: str, order: str = run_order(Order())) -> str:
     filled = text.replace("{conditions}", conditions).replace("{order}", order).replace("{select}", "select 1")
     filled = filled.replace("{tables}", "stepwell_runs as r").replace("{more}", "true")
-    return filled.replace("{definition}", "definition")
+    return filled.replace("{definition}", "definition").replace("{joins}", "").replace("{unended}", UNENDED)
 
 
 def _plan(connection: apsw.Connection, text: str) -> list[str]:

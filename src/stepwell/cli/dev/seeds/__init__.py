@@ -11,6 +11,7 @@ from typing import Final
 from stepwell.clock import Instant
 
 ROWS: Final = 20_000  # of the longest history
+_ALL_LOGS: Final = "stepwell"  # nothing is written to this one itself
 
 
 def seed_demo(file: Path, now: Instant, *, rows: int = ROWS) -> None:
@@ -28,7 +29,7 @@ def seed_demo(file: Path, now: Instant, *, rows: int = ROWS) -> None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """What goes wrong in the past of the shop is no news."""
-    log = logging.getLogger("stepwell")
+    log = logging.getLogger(_ALL_LOGS)
     was, log.disabled = log.disabled, True
     level, log.level = log.level, logging.CRITICAL + 1
     try:

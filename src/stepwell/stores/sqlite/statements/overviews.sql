@@ -13,7 +13,7 @@ select
     (r.created_at - :since) / :width as part,
     count(*),
     sum(r.status in ('failed', 'compensated', 'compensation_failed'))
-from stepwell_runs as r indexed by stepwell_runs_created{tables}
+from stepwell_runs as r indexed by stepwell_runs_created{joins}
 where r.ended_at is not null and r.created_at >= :low and r.created_at < :until and {conditions}
 group by part;
 
@@ -24,7 +24,7 @@ select
     count(*),
     sum(r.status in ('failed', 'compensated', 'compensation_failed'))
 from (select id from stepwell_runs where {unended} limit :scan_max) as few
-cross join stepwell_runs as r on r.id = few.id{tables}
+cross join stepwell_runs as r on r.id = few.id{joins}
 where r.created_at >= :since and r.created_at < :until and {conditions}
 group by part;
 
