@@ -1,9 +1,9 @@
 """A second Ctrl-C while an engine shuts down after the first one: `python second_interrupts.py FOLDER EVERY POINTS`.
 
-`asyncio.run` turns the second one into a `KeyboardInterrupt` wherever the program is. Python looks for it when it enters
-a function, and after it has called one in C. Of the first POINTS of these points in the package, the first ones, where
-the first interrupt leaves the program's own code, and every EVERY-th are tried. A program that does not end prints
-where it hangs.
+`asyncio.run` turns the second one into a `KeyboardInterrupt` wherever the program is. Python looks for it when it
+enters a function, and after it has called one in C. Of the first POINTS of these points in the package, the first ones,
+where the first interrupt leaves the program's own code, and every EVERY-th are tried. A program that does not end
+prints where it hangs.
 """
 
 from __future__ import annotations

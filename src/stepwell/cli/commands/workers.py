@@ -122,9 +122,7 @@ def _served(app: App, db: str, given: dict[str, Any], *, labels: Sequence[str] |
     return replace(app, url=db, hooks=tuple(hooks), settings=(app.settings or WorkerSettings()).merged(**chosen))
 
 
-async def _serve(
-    settings: Settings, app: App, signals: StopSignals, grace_seconds: float, port: int | None
-) -> None:
+async def _serve(settings: Settings, app: App, signals: StopSignals, grace_seconds: float, port: int | None) -> None:
     import asyncio
 
     from stepwell.cli.dev.clock import environment_of
