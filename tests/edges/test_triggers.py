@@ -102,7 +102,8 @@ def test_doctor_names_triggers_and_services_that_need_a_person(cli: Cli, db: Sho
         ),
         "paused triggers": ("1 trigger is paused, such as orders: a look", "stepwell trigger resume orders"),
         "unreadable triggers": (
-            "1 trigger cannot be read here, such as odd: a stored value cannot be read",
+            "1 trigger cannot be read here, such as odd:"
+            " the body of `trigger odd` cannot be read back: it is not in a known format",
             "stepwell trigger show odd",
         ),
         "services": (
