@@ -67,7 +67,6 @@ from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.templates import Template
-from stepwell.model.ticks import before
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal

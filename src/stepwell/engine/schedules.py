@@ -26,7 +26,7 @@ from stepwell.engine.schedule_records import (
     workflow_label,
 )
 from stepwell.engine.schedule_starts import Target, Targets, check_spec_input, find_active, new_run
-from stepwell.engine.schedule_ticks import due_ticks, triggered
+from stepwell.engine.schedule_ticks import due_ticks, previous_of, triggered
 from stepwell.engine.schedule_views import (
     BackfilledTickView,
     BackfillView,
@@ -61,7 +61,6 @@ from stepwell.model.schedules import (
 )
 from stepwell.model.states import ScheduleState
 from stepwell.model.ticks import CronRule, Rule, at_rule, clock_change, cron_rule, every_rule, ticks_between
-from stepwell.model.ticks import before as tick_before
 from stepwell.redaction import redact
 from stepwell.replay.workflows import Workflow
 
@@ -213,8 +212,10 @@ class Schedules:
         name, body, now = it.record.record_id, it.body, self._backend.opened.now()
         ticks = _bounded(body.spec.rule, since, until, now, limit)
         target = await self._target(body.spec.workflow)
-        rule = body.spec.rule
-        runs = [new_run(self._backend, name, body.spec, target, tick, tick_before(rule, tick), by=by) for tick in ticks]
+        runs = [
+            new_run(self._backend, name, body.spec, target, tick, previous_of(body, None, tick), by=by)
+            for tick in ticks
+        ]
         known = await self._statuses([run.run_id for run in runs])
         if not dry_run:
             for at in range(0, len(runs), _BATCH):
