@@ -119,7 +119,7 @@ class Outages:
         self.world.stats["loops ended"] += 1
         self.world.trace("loop ends", process.name, name)
         for _ in range(self._rng.choice((1, 1, _ENDS_MAX))):
-            await self._end_once(process, loops[name])
+            await self._end_once(process, worker, loops[name])
         if worker.failure is not None and not process.lane.is_dead:
             await self._check_given_up(process, worker)
 
@@ -132,14 +132,19 @@ class Outages:
         task.cancel()
         await asyncio.sleep(0)
 
-    async def _end_once(self, process: Process, ended: SupervisedLoop) -> None:
+    async def _end_once(self, process: Process, worker: Worker, ended: SupervisedLoop) -> None:
         until = self.world.loop.time() + _GIVE_UP_SECONDS
         while ended.task is None or ended.task.done():
             if self.world.loop.time() > until or process.lane.is_dead or process.is_leaving:
                 return
             await asyncio.sleep(0.02)
-        ended.task.cancel()
-        await asyncio.sleep(0.01)
+        task = ended.task
+        task.cancel()
+        # The supervisor restarts it or gives up. A process that stands still does so once it runs again.
+        while ended.task is task and ended.timer is None and worker.failure is None:
+            if process.lane.is_dead or process.is_leaving or worker._supervisor._is_closed:
+                return
+            await asyncio.sleep(0.01)
 
     async def _check_given_up(self, process: Process, worker: Worker) -> None:
         """A worker that gives up gives everything back; whoever started it starts another one."""
