@@ -92,7 +92,15 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
-PUBLIC_MODULES = ["stepwell", "stepwell.views", "stepwell.errors", "stepwell.codec", "stepwell.sinks", "stepwell.hooks"]
+PUBLIC_MODULES = [
+    "stepwell",
+    "stepwell.views",
+    "stepwell.errors",
+    "stepwell.codec",
+    "stepwell.sinks",
+    "stepwell.hooks",
+    "stepwell.care",
+]
 PUBLIC_MODULES += ["stepwell.http", "stepwell.testing"]
 
 

@@ -2,8 +2,8 @@
 
 Here are the names that programs use. The rest is in public modules: `stepwell.errors` (every exception),
 `stepwell.views` (what an engine returns when you look at runs), `stepwell.codec` (encryption and large payloads),
-`stepwell.sinks` (where events go), `stepwell.hooks` (metrics and traces), `stepwell.http` (the HTTP API) and
-`stepwell.testing` (the test kit).
+`stepwell.sinks` (where events go), `stepwell.care` (alerts, and how long runs are kept), `stepwell.hooks` (metrics and
+traces), `stepwell.http` (the HTTP API) and `stepwell.testing` (the test kit).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from stepwell.clock import Duration
     from stepwell.codec.secret import Secret
     from stepwell.config import WorkerSettings
-    from stepwell.engine.alert_rules import Alert
     from stepwell.engine.handles import Handle
-    from stepwell.engine.retention import Retention
     from stepwell.engine.starts import Start
     from stepwell.engine.triggers import Trigger
     from stepwell.errors import (
@@ -65,7 +63,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
-    "Alert",
     "AlreadyExistsError",
     "App",
     "Arrived",
@@ -92,7 +89,6 @@ __all__ = [
     "RaceError",
     "Request",
     "ResultTimeout",
-    "Retention",
     "Retry",
     "RetryAfter",
     "Rollback",
@@ -133,9 +129,7 @@ _HOMES = {
     "stepwell.clock": ["Duration"],
     "stepwell.codec.secret": ["Secret"],
     "stepwell.config": ["WorkerSettings"],
-    "stepwell.engine.alert_rules": ["Alert"],
     "stepwell.engine.handles": ["Handle"],
-    "stepwell.engine.retention": ["Retention"],
     "stepwell.engine.starts": ["Start"],
     "stepwell.engine.triggers": ["Trigger"],
     "stepwell.errors": [

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Alert, Engine
+from stepwell import Engine
+from stepwell.care import Alert
 from stepwell.errors import InvalidInputError
 from tests.edges import shop
 from tests.edges.conftest import Cli, Shop

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Alert, App, Context, Engine, Retry, SyncEngine, step, workflow
+from stepwell import App, Context, Engine, Retry, SyncEngine, step, workflow
+from stepwell.care import Alert
 from stepwell.errors import DuplicateNameError, Fatal, InvalidOptionError, NotFoundError
 from stepwell.sinks import handler
 from tests.cases.harness import Harness, Node

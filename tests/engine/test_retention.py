@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import App, Context, Engine, Retention, SyncEngine, workflow
+from stepwell import App, Context, Engine, SyncEngine, workflow
+from stepwell.care import Retention
 from stepwell.errors import InvalidOptionError, NotFoundError, StepwellError
 from stepwell.model.states import RunStatus
 from tests.cases.harness import Harness

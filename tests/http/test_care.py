@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from stepwell import Alert
+from stepwell.care import Alert
 from stepwell.http import Role
 from tests.http.desk import Desk
 from tests.http.test_hooks import send, signed
@@ -75,16 +75,16 @@ async def test_rules_are_created_seen_muted_and_deleted(any_desk: Desk) -> None:
 async def test_only_an_admin_erases_runs(any_desk: Desk) -> None:
     desk = any_desk
     run_id = await desk.start("declined", {"customer": "ann", "amount": 3}, attributes={"customer": "42"})
-    await desk.get(f"/runs/{run_id}/result", params={"wait": 20})
+    await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
     body = {"where": "attr.customer:42", "reason": "asked"}
 
     assert (await desk.post("/api/retention/erase", body, role=Role.OPERATOR)).status_code == 403
     plan = (await desk.post("/api/retention/erase", {**body, "dry_run": True})).json()
     assert plan == {"matched": 1, "runs": 1, "left": []}
-    assert (await desk.get(f"/runs/{run_id}")).status_code == 200
+    assert (await desk.get(f"/api/runs/{run_id}")).status_code == 200
     assert (await desk.post("/api/retention/erase", body)).json()["runs"] == 1
-    assert (await desk.get(f"/runs/{run_id}")).status_code == 404
-    [act] = [act for act in (await desk.get("/holds/acts")).json()["acts"] if act["verb"] == "erase"]
+    assert (await desk.get(f"/api/runs/{run_id}")).status_code == 404
+    [act] = [act for act in (await desk.get("/api/holds/acts")).json()["acts"] if act["verb"] == "erase"]
     assert (act["workflow"], act["by"]) == ("declined", "the admin")
     assert "ann" not in json.dumps(act)
     assert (await desk.get("/api/retention")).json() == {"policy": None, "rounds": []}

@@ -56,7 +56,7 @@ async def test_runs_are_started_by_hand_and_for_the_past(any_desk: Desk) -> None
     desk = any_desk
     await desk.post("/api/schedules", NIGHTLY | {"paused": True})
     begun = (await desk.post("/api/schedules/nightly/trigger", {})).json()
-    run = (await desk.get(f"/runs/{begun['run_id']}")).json()["run"]
+    run = (await desk.get(f"/api/runs/{begun['run_id']}")).json()["run"]
     assert (run["key"], run["started_by"], run["attributes"]["stepwell.schedule"]) == (
         begun["key"],
         "the admin",

@@ -20,6 +20,7 @@ MODULES = [
     "stepwell",
     "stepwell.codec",
     "stepwell.errors",
+    "stepwell.care",
     "stepwell.hooks",
     "stepwell.http",
     "stepwell.sinks",
@@ -97,7 +98,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         getattr(package, "Engin")  # noqa: B009  a type checker would refuse the plain form
 
 
-@pytest.mark.parametrize("module", ["stepwell", "stepwell.codec", "stepwell.sinks", "stepwell.views", "stepwell.hooks"])
+@pytest.mark.parametrize(
+    "module", ["stepwell", "stepwell.codec", "stepwell.sinks", "stepwell.views", "stepwell.hooks", "stepwell.care"]
+)
 def test_importing_a_public_module_loads_no_engine(module: str) -> None:
     code = f"import sys, {module}; print([m for m in sys.modules if m.startswith(('stepwell.engine', 'stepwell.w'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
