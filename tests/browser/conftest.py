@@ -1,4 +1,4 @@
-"""One server and one real Chromium for all tests of a process."""
+"""One server for all tests of a process, and a real Chromium for those of a module."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(site: Site) -> Iterator[Browser]:
-    """One browser. Its event loop runs in this thread from here on, so the server is there already."""
+    """One browser for the tests of a module.
+
+    While it is there, its event loop runs in this thread, so the server is there before it, and no test of another
+    module can run beside it.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**launch_options())
         yield browser
