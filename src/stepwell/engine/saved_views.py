@@ -192,7 +192,7 @@ def _check_columns(columns: Sequence[str]) -> list[str]:
 
 
 def _check_sort(sort: str) -> str:
-    field = sort.removeprefix("-") if isinstance(sort, str) else sort
+    field = str(sort).removeprefix("-")
     if sort and field not in list(SortKey) and not _is_attribute(field):
         raise InvalidOptionError(f"runs cannot be sorted by {sort!r:.60}", fix=_choices(field, list(SortKey)))
     return sort
