@@ -243,6 +243,7 @@ class ScheduleWorld:
             await asyncio.sleep(60.0)
         # At this moment something may just be due: give it as long as a worker may need.
         await asyncio.sleep(self.rng.uniform(0.0, 1.0))
+        self.checker.check_complete()
         for name in self.names:
             with suppress(StepwellError):
                 await self.people.schedules.pause(name)
