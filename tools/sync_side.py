@@ -93,7 +93,12 @@ TARGETS = (
             Twin("stepwell.engine.holds", "Holds", "SyncHolds"),
             Twin("stepwell.engine.outbox", "Outbox", "SyncOutbox"),
             Twin("stepwell.engine.alerts", "Alerts", "SyncAlerts", leaves_out=("declare", "due", "note")),
-            Twin("stepwell.engine.dead_letters", "DeadLetters", "SyncDeadLetters", leaves_out=("keep_hook", "settle_hook")),
+            Twin(
+                "stepwell.engine.dead_letters",
+                "DeadLetters",
+                "SyncDeadLetters",
+                leaves_out=("keep_hook", "settle_hook"),
+            ),
             Twin("stepwell.engine.bulks", "Bulks", "SyncBulks"),
             Twin("stepwell.engine.workers", "Workers", "SyncWorkers"),
             Twin("stepwell.engine.versions", "Versions", "SyncVersions"),

@@ -26,7 +26,6 @@ from stepwell.http.problems import Problem, Refused, describe, readable
 from stepwell.http.refusals import REFUSALS, Refusals
 from stepwell.http.requests import read_body, read_query, read_raw
 from stepwell.http.roles import Caller, Permission, Role
-from stepwell.http.routes.hooks import taker_of
 from stepwell.http.routes import OPERATIONS
 from stepwell.http.routes.hooks import taker_of
 from stepwell.http.services import Services
