@@ -65,13 +65,14 @@ async def _grow(url: str, count: int) -> None:
 
 def _age(url: str) -> None:
     """Let the runs have ended a day ago."""
+    change = f"set ended_at = ended_at - {_DAY} where ended_at is not null"
     if url.startswith("sqlite:"):
-        connection = apsw.Connection(str(path_of(url)))
-        connection.execute(f"update stepwell_runs set ended_at = ended_at - {_DAY} where ended_at is not null")
-        connection.close()
+        file = apsw.Connection(str(path_of(url)))
+        file.execute(f"update stepwell_runs {change}")
+        file.close()
         return
     with psycopg.connect(url) as connection:
-        connection.execute(f"update stepwell.runs set ended_at = ended_at - {_DAY} where ended_at is not null".encode())
+        connection.execute(f"update stepwell.runs {change}".encode())
 
 
 async def _beside(arena: Arena, size: Size, report: Report) -> None:
