@@ -17,6 +17,7 @@ class Verb(StrEnum):
     FORK = "fork"
     LIST = "list"
     LIST_BULKS = "bulk list"
+    MARK_UNDONE = "rollback mark-undone"
     PAUSE = "pause"
     PUBLISH = "publish"
     RESUME = "resume"
@@ -58,6 +59,12 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     ),
     Verb.LIST: _Form("engine.runs.list()", "stepwell ls", "GET", "/runs"),
     Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/bulks"),
+    Verb.MARK_UNDONE: _Form(
+        "engine.repairs.mark_undone({target}, {path}, reason=...)",
+        "stepwell rollback mark-undone --reason=WHY {target} {path}",
+        "POST",
+        "/runs/{target}/mark-undone",
+    ),
     Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/runs/{target}/pause"),
     Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/events"),
     Verb.RESUME: _Form("engine.holds.resume({target})", "stepwell resume {target}", "POST", "/runs/{target}/resume"),

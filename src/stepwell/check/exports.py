@@ -14,7 +14,9 @@ from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
 from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import Detail
 
+FAMILY_MAX: Final = 50
 _TYPED: Final = frozenset({WaitKind.CHILD, WaitKind.TOPIC})
 
 
@@ -24,6 +26,21 @@ async def export_run(store: Store, run_id: RunId) -> Recording:
     if detail is None:
         raise NotFoundError("run", run_id)
     return with_blobs(Recording(detail.run, detail.history), store.blobs)
+
+
+async def family_of(store: Store, run_id: RunId) -> list[Detail]:
+    """A run and the runs that it started, and those that they started: at most `FAMILY_MAX`, each in one read."""
+    found: list[Detail] = []
+    left = [run_id]
+    while left and len(found) < FAMILY_MAX:
+        detail = await store.views.detail(left.pop(0))
+        if detail is None:
+            if not found:
+                raise NotFoundError("run", run_id)
+            continue
+        found.append(detail)
+        left += [child.run_id for child in detail.children if not child.damage]
+    return found
 
 
 async def export_runs(store: Store, runs: Sequence[Run]) -> list[Recording]:

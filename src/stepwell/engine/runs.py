@@ -225,6 +225,10 @@ class Runs:
         run = await self._backend.get(target)
         return [act_view(act) for act in await self._backend.retrying(lambda store: store.views.list_audit(run.run_id))]
 
+    def workflow_of(self, run: Run) -> Workflow[Any, Any] | None:
+        """The workflow of a run, if this engine knows it in the version of the run."""
+        return self._backend.registry.find(run.definition)
+
     def fetch(self, payload: bytes) -> bytes:
         """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
