@@ -257,6 +257,10 @@ class SyncRuns:
         """What operators did to one run, oldest first. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.list_acts(target))
 
+    def workflow_of(self, run: Run) -> Workflow[Any, Any] | None:
+        """The workflow of a run, if this engine knows it in the version of the run."""
+        return self._inner.workflow_of(run)
+
     def fetch(self, payload: bytes) -> bytes:
         """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
@@ -453,15 +457,26 @@ class SyncRepairs:
         self._inner = inner
 
     def retry(self, target: str, *, by: str = "") -> bool:
-        """Continue a failed run from the step that failed, with a fresh budget of attempts.
+        """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
+        with a fresh budget of attempts.
 
-        False if it has not failed, or if another active run has its key.
+        False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
+        that a worker spends in memory, or a wait inside a rollback, is not ended.
         """
         return self._portal.wait(self._inner.retry(target, by=by))
 
     def resume_rollback(self, target: str, *, by: str = "") -> bool:
         """Resume an incomplete rollback at the compensation that failed. Calling it twice is a no-op."""
         return self._portal.wait(self._inner.resume_rollback(target, by=by))
+
+    def mark_undone(self, target: str, path: str, *, reason: str, by: str = "") -> bool:
+        """Record that a person has undone the effect of a step, and resume the incomplete rollback without its
+        compensation. The rest of the rollback runs as usual. False if the rollback is not incomplete.
+
+        Nothing checks that the effect is gone: the reason is kept in the audit of the run. Raises `NotFoundError` for
+        an unknown path, and `InvalidMoveError` if the step at this path is undone already, or cannot be undone.
+        """
+        return self._portal.wait(self._inner.mark_undone(target, path, reason=reason, by=by))
 
     def rewind(self, target: str, path: str, *, by: str = "", reason: str = "", dry_run: bool = False) -> RepairPlan:
         """Rewind a run to a step: drop the record of that step and of all that came after it, and run it again.
@@ -524,6 +539,7 @@ class SyncRepairs:
         *,
         key: str | None = None,
         run_id: str | None = None,
+        version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         by: str = "",
         reason: str = "",
@@ -532,12 +548,21 @@ class SyncRepairs:
         """Start a new run from what another run recorded before a path. The other run does not change.
 
         Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan), key and children.
+        `version` is chosen as for `redrive`; the plan warns if the copied part does not fit the code of that version.
         Steps that were undone run again. Raises `InvalidMoveError` if the copied part has started a child and not
         waited for it.
         """
         return self._portal.wait(
             self._inner.fork(
-                target, from_path, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run
+                target,
+                from_path,
+                key=key,
+                run_id=run_id,
+                version=version,
+                input=input,
+                by=by,
+                reason=reason,
+                dry_run=dry_run,
             )
         )
 
@@ -643,7 +668,7 @@ class SyncBulks:
         **options: Any,
     ) -> BulkView:
         """Act on all runs that match a filter now, or on named runs: "cancel", "pause", "resume", "retry",
-        "resume_rollback", "rewind" or "redrive", with the options of that verb.
+        "resume_rollback", "mark_undone", "rewind" or "redrive", with the options of that verb.
 
         The order is durable when this returns, and a worker executes it. It acts on each run once, even if workers
         die; the audit of the run names the person and the act ("ann by bulk-12"). Runs that match later are left

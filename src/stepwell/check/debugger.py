@@ -28,7 +28,7 @@ from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 
 # Their lines are not shown: a step leads from one line of the author's code to the next.
-_SKIPPED: Final = ("stepwell", "stepwell.*", "asyncio", "asyncio.*", "contextvars", "threading", "concurrent.*")
+_SKIPPED: Final = ("stepwell", "stepwell.*", "asyncio", "asyncio.*", "threading", "contextlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,11 @@ class _Debugger(pdb.Pdb):
     def end(self) -> None:
         """Trace nothing any more."""
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]  # how tracing is switched off
+        threading.settrace(None)
+
+    def stop_here(self, frame: FrameType) -> bool:
+        """Whether to stop at a line. Code that the library of Python writes itself has no lines to show."""
+        return frame.f_code.co_filename != "<string>" and super().stop_here(frame)
 
     def set_quit(self) -> None:
         """The person leaves: the code ends at its next operation, and not with an exception at its current line."""

@@ -204,7 +204,7 @@ class Repairs:
                 draft.version = chosen
             if input is not UNCHANGED:
                 draft.input = self._edited(detail.run, chosen, input)
-            warnings = ("copied steps ran with the old input",) if draft.input and draft.kept else ()
+            warnings: tuple[str, ...] = ("copied steps ran with the old input",) if draft.input and draft.kept else ()
             warnings += self._warnings(draft, "the new run would be paused")
             plan = replace(describe("fork", draft, from_path, warnings), fork_id=fork_id, cancelled=(), left=())
             own_key = None if key is None else normal_key(key)

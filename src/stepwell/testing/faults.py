@@ -42,7 +42,8 @@ def recorded_error(qualified: str, message: str) -> Exception:
         if error is not None and words_of(error) == message:
             return error
     module, name = (kind.__module__, kind.__qualname__) if kind is not None else _parted(qualified)
-    made = type(name.rpartition(".")[2], (Exception,), {"__module__": module, "__qualname__": name})
+    parts = {"__module__": module, "__qualname__": name}
+    made: type[Exception] = type(name.rpartition(".")[2], (Exception,), parts)
     return made(message)
 
 

@@ -100,6 +100,7 @@ def debug(settings: Settings, run: str, path: str | None) -> None:
     from stepwell.cli.client import Client, ask
     from stepwell.cli.targets import get_run_id
     from stepwell.errors import UnknownWorkflowError
+    from stepwell.nearest import nearest
     from stepwell.replay.registry import Registry
 
     app = settings.need_app("debug RUN --app").need_work()
@@ -112,9 +113,9 @@ def debug(settings: Settings, run: str, path: str | None) -> None:
     workflow = registry.find(recording.run.definition)
     if workflow is None:
         raise UnknownWorkflowError(
-            f"the application has no {recording.run.definition}",
-            where=recording.run.run_id,
-            why=f"it has {', '.join(registry.definitions) or 'no workflows'}",
+            "workflow",
+            recording.run.definition,
+            near=nearest(recording.run.definition, registry.definitions),
             fix="name the application that has the code of this run: --app app.py",
         )
     ended = debugger.debug(workflow, recording, path=path, codec=file_codec(app))

@@ -296,9 +296,7 @@ def _diff_body(found: Difference) -> dict[str, Any]:
     "--keep", multiple=True, metavar="NAME", help="With --redact: keep the texts of a path or field. Repeatable."
 )
 @click.option("--as-test", is_flag=True, help="Write a pytest that repeats the run, instead of its history.")
-def export(
-    settings: Settings, run: str, file: str | None, redact: bool, keep: tuple[str, ...], as_test: bool
-) -> None:
+def export(settings: Settings, run: str, file: str | None, redact: bool, keep: tuple[str, ...], as_test: bool) -> None:
     """Write the history of a run to a file, for `check --histories` and for tests.
 
     With --app the history is replayed against your code before it is written. If the code needs a text that --redact

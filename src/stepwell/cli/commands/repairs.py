@@ -262,8 +262,8 @@ rollback.add_command(_mark_undone)
 
 def _read_version(text: str) -> Literal["same", "new"] | int:
     """A version as people write it."""
-    if text == "same" or text == "new":
-        return text
+    if text in ("same", "new"):
+        return "same" if text == "same" else "new"
     if not (text.isascii() and text.isdigit()):
         raise click.UsageError("--version is new, same or a number.")
     return int(text)

@@ -228,9 +228,7 @@ async def show_test(call: Call) -> Reply:
     engine = call.services.engine
     detail = await engine.runs.detail(call.path["run"])
     children = [await engine.runs.detail(child.run_id) for child in detail.children[:_CHILDREN_MAX] if not child.damage]
-    text = write_test(
-        detail, workflow=engine.runs.workflow_of(detail.run), children=children, fetch=engine.runs.fetch
-    )
+    text = write_test(detail, workflow=engine.runs.workflow_of(detail.run), children=children, fetch=engine.runs.fetch)
     return Reply(TestBody(detail.run.run_id, file_name(detail), text))
 
 
