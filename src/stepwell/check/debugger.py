@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pdb
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 
 # Their lines are not shown: a step leads from one line of the author's code to the next.
-_SKIPPED: Final = ("stepwell", "stepwell.*", "asyncio", "asyncio.*", "threading", "contextlib")
+_SKIPPED: Final = ("stepwell", "stepwell.*")
+_STANDARD: Final = (sysconfig.get_paths()["stdlib"], "<frozen", "<string>")  # where Python's own code comes from
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,10 @@ class _Debugger(pdb.Pdb):
         threading.settrace(None)
 
     def stop_here(self, frame: FrameType) -> bool:
-        """Whether to stop at a line. Code that the library of Python writes itself has no lines to show."""
-        return frame.f_code.co_filename != "<string>" and super().stop_here(frame)
+        """Whether to stop at a line. Not inside Python's own library."""
+        file = frame.f_code.co_filename
+        is_own = file.startswith(_STANDARD) and "site-packages" not in file
+        return not is_own and super().stop_here(frame)
 
     def set_quit(self) -> None:
         """The person leaves: the code ends at its next operation, and not with an exception at its current line."""
