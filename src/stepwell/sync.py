@@ -118,12 +118,12 @@ class SyncHandle(Generic[Result]):
         return self._portal.wait(self._inner.ask(name, payload, timeout=timeout, dedup_key=dedup_key))
 
     @overload
-    def state(self, name: str = "") -> Any: ...
+    def state(self, name: str = "", *, wait: Duration | None = None) -> Any: ...
     @overload
-    def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
-    def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
-        """What this run has published; see `Runs.state`."""
-        return self._portal.wait(self._inner.state(name, as_type=as_type))
+    def state(self, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    def state(self, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
+        """What this run has published; with `wait`, as soon as it has; see `Runs.state`."""
+        return self._portal.wait(self._inner.state(name, as_type=as_type, wait=wait))
 
     @overload
     def stream(self, name: str, *, after: int = 0) -> Iterator[StreamItem[Any] | StreamReset]: ...
@@ -281,15 +281,17 @@ class SyncRuns:
         return self._portal.iterate(self._inner.pulse(target))
 
     @overload
-    def state(self, target: str, name: str = "") -> Any: ...
+    def state(self, target: str, name: str = "", *, wait: Duration | None = None) -> Any: ...
     @overload
-    def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
-    def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
+    def state(self, target: str, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    def state(self, target: str, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
         """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
 
-        None if it has published nothing under this name. A continued run is followed to its newest successor.
+        None if it has published nothing under this name. With `wait`, it waits that long until the run publishes
+        something: then None means that the run has ended without, and `ResultTimeout` is raised if it is still silent.
+        A continued run is followed to its newest successor.
         """
-        return self._portal.wait(self._inner.state(target, name, as_type=as_type))
+        return self._portal.wait(self._inner.state(target, name, as_type=as_type, wait=wait))
 
     def states(self, target: str) -> dict[str, Any]:
         """Everything that a run has published, by name; "" is `ctx.publish_state`."""
@@ -1001,6 +1003,22 @@ class SyncEngine:
     def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
         """Wait for a run, and for the runs that continue it, and return the result. See `Handle.result`."""
         return self._portal.wait(self._inner.result(target, timeout=timeout, output_hint=output_hint))
+
+    @overload
+    def state(self, target: str, name: str = "", *, wait: Duration | None = None) -> Any: ...
+    @overload
+    def state(self, target: str, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    def state(self, target: str, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
+        """What a run has published under a name, read as `as_type`; None if nothing.
+
+        With `wait`, it waits that long until the run publishes it. Then None means that the run has ended without, and
+        `ResultTimeout` is raised if it is still silent.
+        """
+        return self._portal.wait(self._inner.state(target, name, as_type=as_type, wait=wait))
+
+    def watch(self, target: str) -> Iterator[RunView]:
+        """A run as it is now, and again after each change. Ends with the run."""
+        return self._portal.iterate(self._inner.watch(target))
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run, the children that it waits for, and their children. A spawned run is cancelled only if it was

@@ -42,6 +42,7 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("ls", "runs", "List runs, with where each one is and why."),
         Listed("show", "runs", "Show one run: history, waits, undo stack, errors, repairs."),
         Listed("why", "explanations", "Explain why a run is not moving, and what to do."),
+        Listed("state", "runs", "Print what a run has published."),
         Listed("watch", "runs", "Follow a run until it ends."),
         Listed("tree", "histories", "Show a run and its children as trees."),
         Listed("history", "histories", "List every history entry of a run."),

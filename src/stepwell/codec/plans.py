@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stepwell.codec import pydantic_bridge
+from stepwell.codec import pydantic_bridge, registered
 from stepwell.codec.base import PlaceLike, Unresolved, place_of
 from stepwell.codec.fields import type_name
 from stepwell.codec.secret import MASK, Secret
@@ -94,7 +94,8 @@ def _make_plan(hint: Any, place: PlaceLike) -> Plan:
         f"{at.subject} is annotated with a type that cannot be read back: {type_name(hint)}",
         where=at.where,
         why=reason,
-        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON",
+        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON; for a class "
+        "of your own: stepwell.codec.register(Class, encode=..., decode=...)",
     )
 
 
@@ -112,6 +113,9 @@ def write_custom(value: Any) -> Any:
     """msgspec's `enc_hook`: pydantic models, and subclasses of str, int and float by their plain value."""
     if pydantic_bridge.is_model(value):
         return pydantic_bridge.dump(value)
+    known = registered.find(type(value))
+    if known is not None:
+        return known.encode(value)
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
@@ -137,6 +141,9 @@ def read_custom(kind: type, data: Any) -> Any:
         return data
     if pydantic_bridge.is_model_type(kind):
         return pydantic_bridge.read_plain(kind, data)
+    known = registered.find(kind)
+    if known is not None:
+        return known.decode(data)
     raise TypeError(f"`{type_name(kind)}` has no codec")
 
 
@@ -159,13 +166,19 @@ def _unknown_types(hint: Any) -> list[Any]:
             if is_secret_type(node.cls):
                 # msgspec does not report the type argument of a secret.
                 stack.extend(msgspec.inspect.type_info(inner) for inner in _contents_of_secrets(hint))
-            elif node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
+            elif node.cls is not object and not _is_described(node.cls):
                 found.append(node.cls)
         elif isinstance(node, tuple):
             stack.extend(node)
         elif isinstance(node, msgspec.inspect.Type | msgspec.inspect.Field):
             stack.extend(getattr(node, name) for name in node.__struct_fields__ if "default" not in name)
     return found
+
+
+def _is_described(kind: Any) -> bool:
+    """Whether pydantic or an author describes how a class is stored."""
+    is_registered = isinstance(kind, type) and registered.find(kind) is not None
+    return is_registered or pydantic_bridge.is_model_type(kind)
 
 
 def _mentions_model(hint: Any) -> bool:

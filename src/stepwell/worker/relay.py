@@ -204,12 +204,12 @@ class Relay:
         retry_in = decide_retry(self._sink, attempt, error, self._resources.environment.random.random())
         fate = "no further retry" if retry_in is None else f"retry in {retry_in / SECOND:.1f} s"
         _LOG.warning(
-            "sink %s: event %s (%s) was not sent, attempt %d of %d: %s; %s",
+            "sink %s: event %s (%s) was not sent, attempt %d%s: %s; %s",
             self._sink.name,
             owed.name,
             owed.event_id,
             attempt,
-            retry.max_attempts,
+            "" if retry.max_attempts is None else f" of {retry.max_attempts}",
             failure,
             fate,
         )
@@ -256,7 +256,7 @@ class _BlockingCall:
 
 def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) -> Span | None:
     """How long to wait after failed attempt number `attempt`; None if it was the last."""
-    if attempt >= sink.retry.max_attempts or isinstance(error, Fatal):
+    if sink.retry.is_last(attempt) or isinstance(error, Fatal):
         return None
     failed = error if isinstance(error, Exception) else RuntimeError(str(error))
     try:

@@ -90,6 +90,22 @@ class ActBody(msgspec.Struct):
     reason: str
 
 
+class StateQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The name that the run publishes under, and how many seconds to wait for it."""
+
+    name: Annotated[str, Meta(max_length=200)] = ""
+    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX_SECONDS)] = 0
+
+
+class StateBody(msgspec.Struct):
+    """What a run has published; `value` is a payload, and null also if it has published nothing."""
+
+    run_id: str
+    name: str
+    is_published: bool
+    value: Any
+
+
 class TestBody(msgspec.Struct):
     """A pytest that repeats a run: the text of a file, and its usual name."""
 
@@ -217,6 +233,18 @@ async def result(call: Call) -> Reply:
     return Reply(body, 200 if is_ended else 202)
 
 
+async def show_state(call: Call) -> Reply:
+    """What a run has published under a name; with `wait`, as soon as it has."""
+    query: StateQuery = call.query
+    engine, target = call.services.engine, call.path["run"]
+    view = await engine.runs.get(target)
+    try:
+        value = await engine.state(target, query.name, wait=query.wait or None)
+    except ResultTimeout:
+        value = None
+    return Reply(StateBody(view.run_id, query.name, value is not None, call.show(value)))
+
+
 async def show_test(call: Call) -> Reply:
     """A pytest that repeats a run."""
     if not call.caller.sees_payloads:
@@ -272,6 +300,14 @@ OPERATIONS = (
         "The result, by long poll; 202 while the run has not ended",
         {200: ResultBody, 202: ResultBody},
         query=ResultQuery,
+    ),
+    look(
+        "/runs/{run}/state",
+        "show_state",
+        show_state,
+        "What a run has published, by long poll",
+        {200: StateBody},
+        query=StateQuery,
     ),
     look("/runs/{run}/test", "show_test", show_test, "A pytest that repeats the run", {200: TestBody}),
     look("/runs/{run}/acts", "list_run_acts", list_acts, "What operators did to a run", {200: ActList}),
