@@ -125,7 +125,7 @@ class Operators:
         """Fix the compensation, or undo an effect by hand and say so."""
         shadow = self.world.checker.shadow(row.run_id)
         left = shadow.left_to_undo()
-        if left and self._marks.random() < 0.3:
+        if left and self._marks.random() < 0.5:
             path = shadow.path(self._marks.choice((left[0], *left)).location)
             self.world.stats["marked as undone"] += 1
             return bool(

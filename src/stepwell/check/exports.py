@@ -8,6 +8,7 @@ from typing import Final
 from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
 from stepwell.codec.blobs import Blobs, DamagedBlobError
+from stepwell.codec.compression import decompress
 from stepwell.codec.offload import read_reference
 from stepwell.errors import CorruptRecordError, NotFoundError
 from stepwell.ids import RunId
@@ -68,9 +69,10 @@ def with_blobs(recording: Recording, blobs: Blobs) -> Recording:
     def fetch(path: str, payload: bytes) -> bytes:
         reference = read_reference(payload)
         if reference is None:
-            return payload
+            return decompress(payload) or payload
         try:
-            return blobs.get(reference.name)
+            content = blobs.get(reference.name)
+            return decompress(content) or content
         except (LookupError, DamagedBlobError) as error:
             raise CorruptRecordError(
                 f"a large payload of run {recording.run.run_id} is lost", where=path, why=str(error)

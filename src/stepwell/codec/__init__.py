@@ -16,17 +16,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stepwell.codec.blobs import FolderBlobs
+    from stepwell.codec.buckets import BucketBlobs
+    from stepwell.codec.compression import Compressed
     from stepwell.codec.encryption import Encrypted, Keys
     from stepwell.codec.json_codec import JsonCodec
+    from stepwell.codec.not_stored import NotStored
     from stepwell.codec.offload import Offloaded
     from stepwell.codec.registered import register
     from stepwell.codec.secret import Secret
 
 __all__ = [
+    "BucketBlobs",
+    "Compressed",
     "Encrypted",
     "FolderBlobs",
     "JsonCodec",
     "Keys",
+    "NotStored",
     "Offloaded",
     "Secret",
     "register",
@@ -34,8 +40,11 @@ __all__ = [
 
 _HOMES = {
     "stepwell.codec.blobs": ["FolderBlobs"],
+    "stepwell.codec.buckets": ["BucketBlobs"],
+    "stepwell.codec.compression": ["Compressed"],
     "stepwell.codec.encryption": ["Encrypted", "Keys"],
     "stepwell.codec.json_codec": ["JsonCodec"],
+    "stepwell.codec.not_stored": ["NotStored"],
     "stepwell.codec.offload": ["Offloaded"],
     "stepwell.codec.registered": ["register"],
     "stepwell.codec.secret": ["Secret"],

@@ -18,6 +18,7 @@ import msgspec
 from stepwell.codec import pydantic_bridge, registered
 from stepwell.codec.base import PlaceLike, Unresolved, place_of
 from stepwell.codec.fields import type_name
+from stepwell.codec.not_stored import NotStored
 from stepwell.codec.secret import MASK, Secret
 from stepwell.errors import UnsupportedTypeError
 
@@ -94,8 +95,8 @@ def _make_plan(hint: Any, place: PlaceLike) -> Plan:
         f"{at.subject} is annotated with a type that cannot be read back: {type_name(hint)}",
         where=at.where,
         why=reason,
-        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON; for a class "
-        "of your own: stepwell.codec.register(Class, encode=..., decode=...)",
+        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON; for a "
+        "class of your own: stepwell.codec.register(Class, encode=..., decode=...)",
     )
 
 
@@ -116,6 +117,8 @@ def write_custom(value: Any) -> Any:
     known = registered.find(type(value))
     if known is not None:
         return known.encode(value)
+    if isinstance(value, NotStored):
+        return None
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
@@ -137,10 +140,12 @@ def read_custom(kind: type, data: Any) -> Any:
     if is_secret_type(kind):
         inner = (*typing.get_args(kind), Any)[0]
         return Secret(msgspec.convert(data, inner, strict=True, dec_hook=read_custom, str_keys=True))
-    if kind is object or isinstance(data, kind):
+    if kind is object or (typing.get_origin(kind) is None and isinstance(data, kind)):
         return data
     if pydantic_bridge.is_model_type(kind):
         return pydantic_bridge.read_plain(kind, data)
+    if is_not_stored_type(kind):
+        return NotStored()
     known = registered.find(kind)
     if known is not None:
         return known.decode(data)
@@ -150,6 +155,11 @@ def read_custom(kind: type, data: Any) -> Any:
 def is_secret_type(hint: Any) -> bool:
     """Whether `hint` is `Secret`, with or without a type argument."""
     return hint is Secret or typing.get_origin(hint) is Secret
+
+
+def is_not_stored_type(hint: Any) -> bool:
+    """Whether `hint` is `NotStored`, with or without a type argument."""
+    return hint is NotStored or typing.get_origin(hint) is NotStored
 
 
 def _unknown_types(hint: Any) -> list[Any]:
@@ -178,7 +188,7 @@ def _unknown_types(hint: Any) -> list[Any]:
 def _is_described(kind: Any) -> bool:
     """Whether pydantic or an author describes how a class is stored."""
     is_registered = isinstance(kind, type) and registered.find(kind) is not None
-    return is_registered or pydantic_bridge.is_model_type(kind)
+    return is_registered or is_not_stored_type(kind) or pydantic_bridge.is_model_type(kind)
 
 
 def _mentions_model(hint: Any) -> bool:
