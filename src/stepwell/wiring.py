@@ -121,7 +121,9 @@ class Engine:
             environment, store, registry, codec_of(described, store), self._routes.announce
         )
         self._results = Results(store)
-        self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
+        self._serves = (
+            bool(registry.definitions) or registry.has_patterns or any(self._routes) if worker is None else worker
+        )
         self.signals = Signals(backend)
         self.runs = Runs(backend, self.signals, self._results, _on_start(self._hooks))
         self.events = Events(backend)

@@ -32,7 +32,7 @@ from stepwell.engine.starts import (
 from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
-from stepwell.errors import NotFoundError, StoreError
+from stepwell.errors import InvalidOptionError, NotFoundError, StoreError
 from stepwell.ids import RunId
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
@@ -327,7 +327,16 @@ class Runs:
     # --- inside ---
 
     def _definition(self, workflow: Workflow[Any, Out] | str) -> Workflow[Any, Out]:
-        return workflow if isinstance(workflow, Workflow) else self._backend.registry.newest(workflow)
+        if not isinstance(workflow, Workflow):
+            return self._backend.registry.newest(workflow)
+        if workflow.is_pattern:
+            raise InvalidOptionError(
+                f"{workflow.name!r} stands for many workflows",
+                where=workflow.name,
+                why="a run has the name of one of them",
+                fix=f'start it by its name: engine.start("{workflow.name[:-1]}…", input)',
+            )
+        return workflow
 
     def _run_id(self, given: str | None) -> RunId:
         return RunId(self._backend.environment.ids.uuid()) if given is None else check_run_id(given)

@@ -197,6 +197,16 @@ class Relay:
             attempt=owed.attempts + 1,
         )
 
+    async def close(self) -> None:
+        """Close the connection of the sink, if it has one."""
+        close = getattr(self._sink, "close", None)
+        if not inspect.iscoroutinefunction(close):
+            return
+        try:
+            await close()
+        except Exception:  # noqa: BLE001  the worker ends all the same
+            _LOG.exception("sink %s could not be closed", self._sink.name)
+
     def _unsent(self, owed: Owed, error: BaseException) -> Unsent:
         attempt, retry = owed.attempts + 1, self._sink.retry
         record = record_failure(error)
@@ -229,6 +239,11 @@ class Relays:
         """The outbox may have events for any sink."""
         for relay in self._relays:
             relay.wake()
+
+    async def close(self) -> None:
+        """Close the connections that sinks have open."""
+        for relay in self._relays:
+            await relay.close()
 
     async def drain(self, deadline: float) -> None:
         """Drain all of them until the deadline, by the monotonic clock."""

@@ -154,6 +154,7 @@ class Worker:
         self._executions.is_closed = True
         await self._supervisor.close()
         await self._hints.close()
+        await self._relays.close()
         self._executions.drop_all()
         self._resources.committer.close()
 
