@@ -30,7 +30,7 @@ async def export_run(store: Store, run_id: RunId) -> Recording:
 
 
 async def family_of(store: Store, run_id: RunId) -> list[Detail]:
-    """A run and the runs that it started, and those that they started: at most `FAMILY_MAX`, each in one read."""
+    """A run with its children and their children: at most `FAMILY_MAX`, each in one read."""
     found: list[Detail] = []
     left = [run_id]
     while left and len(found) < FAMILY_MAX:

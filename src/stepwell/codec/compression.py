@@ -62,7 +62,7 @@ class Compressed(Layer):
             raise CorruptRecordError(
                 f"{at.subject} cannot be read back: it is damaged",
                 where=at.where,
-                why=f"it is no compressed payload of at most {OPENED_BYTES_MAX // 1024 // 1024} MiB",
+                why=f"it is not a compressed payload of at most {OPENED_BYTES_MAX // 1024 // 1024} MiB",
                 fix="restore the record from a backup",
             )
         return opened

@@ -15,7 +15,7 @@ _OWN: Final = frozenset({"args", "with_traceback", "add_note"})
 
 
 class ErrorFields(NamedTuple):
-    """What is recorded of the attributes: JSON, and the names of those that it holds exactly."""
+    """What is recorded of the attributes: JSON, and the names of the attributes that it holds exactly."""
 
     data: bytes = b"null"
     names: tuple[str, ...] = ()
