@@ -72,7 +72,7 @@ class BucketBlobs:
         return content
 
     def _holds(self, name: str, content: bytes) -> bool:
-        """Whether the bucket has this content. If its tag is not an MD5, as with some encryption, the content is sent again."""
+        """Whether the bucket has this content. If its tag is not an MD5, the content is sent again."""
         try:
             found = self._call("head_object", name)
         except LookupError:
