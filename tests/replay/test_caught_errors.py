@@ -63,7 +63,7 @@ async def test_a_caught_failure_has_the_attributes_of_the_author(harness: Harnes
                 error.limits,
                 error.path,
                 hasattr(error, "at"),
-                error.data,
+                error.data,  # type: ignore[attr-defined]  # of `StepFailed`, which it also is
             ]
         await ctx.receive("go")
         return found

@@ -157,12 +157,11 @@ def http_step(
 def _check_url(url: Any, name: str) -> SplitResult:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
     except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise InvalidOptionError(f"{url!r:.120} is not the URL of an endpoint", where=name, fix='"https://host/path"')
-    return parts
+        pass
+    raise InvalidOptionError(f"{url!r:.120} is not the URL of an endpoint", where=name, fix='"https://host/path"')
 
 
 def _exchange(parts: SplitResult, method: str, content: bytes, headers: dict[str, str], seconds: float) -> Any:

@@ -74,7 +74,7 @@ def report(blocker: Blocker, seconds: float) -> None:
         if blocker.what.startswith("step")
         else "move the call into a step: await ctx.step(fn, ...)",
     )
-    fields = dict(zip(FIELDS, blocker.place, strict=True))
+    fields: dict[str, object] = dict(zip(FIELDS, blocker.place, strict=True))
     _LOG.warning("%s\n%s", error, blocker.stack, extra=fields)
 
 
