@@ -69,6 +69,7 @@ class Checker:
         self.lost: defaultdict[Any, Lost] = defaultdict(set)
         self.cancelling: defaultdict[Any, Lost] = defaultdict(set)  # told of a cancel
         self.held: defaultdict[Any, Lost] = defaultdict(set)  # told of a pause
+        self.marks: dict[str, set[str]] = {}  # undos that a person has done, by run
         self.poisonings: Counter[str] = Counter()  # of their workers by runs, since a person had a look
         self.debounced: dict[str, int] = {}  # when a planned run was called for last
         self.durable: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)  # states that long steps kept
@@ -157,6 +158,7 @@ class Checker:
                 check_amend(self, args[0], answer, before, after, now)
             case "resume_rollback" if answer:
                 self._check_retries(before, after, amended=args[0])
+                self._marked(args[0])
                 self._retried(args[0])
             case "resume" if answer and args[0] in after and before[args[0]].status is RunStatus.PAUSED:
                 # A run, not a workflow; one that was still owned went on as it was.
@@ -226,6 +228,24 @@ class Checker:
         pauses.check_claimed(self, claims, before)
         for claimed in claims:
             self.signals.seen(claimed.inbox.signals)
+
+    def _marked(self, run_id: str) -> None:
+        """An effect that a person marked as undone is recorded as undone; nothing else is."""
+        shadow, detail = self.shadow(run_id), self.detail(run_id)
+        assert detail is not None
+        for entry in detail.history.entries:
+            if entry.seq > shadow.last_seq:
+                if entry.location not in shadow.undoable or entry.location in shadow.ever:
+                    self.violate("I30", run_id, f"{shadow.path(entry.location)} was marked, and is not left to undo")
+                shadow.add(entry)
+                self.marks.setdefault(run_id, set()).add(shadow.path(entry.location))
+        acts = [one for one in at_once(self.inspector.views.list_audit(RunId(run_id))) if one.verb == "mark_undone"]
+        if len(acts) != len(self.marks.get(run_id, ())):
+            self.violate("I30", run_id, f"{len(acts)} effects were marked as undone, and not as many are recorded so")
+
+    def is_marked(self, run_id: str, path: str) -> bool:
+        """Whether the undo at a path, or around it, is one that a person has done."""
+        return any(f"{path}/".startswith(f"{mark}/") for mark in self.marks.get(run_id, ()))
 
     def _retried(self, run_id: str) -> None:
         """The failed entries that are gone may be recorded again; nothing else may be gone."""

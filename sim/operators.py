@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ class Operators:
         self.world = clients.world
         self._clients = clients
         self.retried: set[str] = set()
+        self._marks = random.Random(f"marks {self.world.seed}")  # its own stream leaves old seeds alike
         self.unfinished = 0
         self.repairers = Repairers(self)
 
@@ -108,8 +110,7 @@ class Operators:
                 case RunStatus.PAUSED:
                     acted |= await self._resume(row)
                 case RunStatus.COMPENSATION_FAILED if is_mending:
-                    self.world.fix_undo(row.run_id)
-                    acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.repairs.resume_rollback(at)))
+                    acted |= await self._resume_rollback(row)
                 case RunStatus.FAILED if row.run_id not in self.retried and self.may_retry(row):
                     self.retried.add(row.run_id)
                     acted |= bool(await self.attempt(lambda engine, at=row.run_id: engine.repairs.retry(at)))
@@ -119,6 +120,19 @@ class Operators:
             self.world.stats["dead letters"] += 1
             acted |= bool(await self.attempt(lambda engine, at=letter.event_id: engine.outbox.replay(at)))
         return acted
+
+    async def _resume_rollback(self, row: Run) -> bool:
+        """Fix the compensation, or undo an effect by hand and say so."""
+        shadow = self.world.checker.shadow(row.run_id)
+        left = shadow.left_to_undo()
+        if left and self._marks.random() < 0.5:
+            path = shadow.path(self._marks.choice((left[0], *left)).location)
+            self.world.stats["marked as undone"] += 1
+            return bool(
+                await self.attempt(lambda engine: engine.repairs.mark_undone(row.run_id, path, reason="by hand"))
+            )
+        self.world.fix_undo(row.run_id)
+        return bool(await self.attempt(lambda engine: engine.repairs.resume_rollback(row.run_id)))
 
     def may_retry(self, row: Run) -> bool:
         """Whether it failed by something that is mended some day."""

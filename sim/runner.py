@@ -26,6 +26,7 @@ COUNTED = (
     ("runs", "runs"),
     ("steps executed", "bodies"),
     ("steps undone", "undone"),
+    ("effects marked as undone", "marked as undone"),
     ("bodies repeated", "bodies repeated"),
     ("commits", "commits"),
     ("commits repeated", "commits repeated"),

@@ -285,6 +285,8 @@ class World:
     def check_undone(self, run_id: str, path: str, node: dict[str, Any], result: Any) -> None:
         """A compensation is given what the code passed to its step, and what came of it."""
         self.stats["undone"] += 1
+        if self.checker.is_marked(run_id, path):
+            self.violate("I30", run_id, f"{path} was undone again, although a person had done that")
         self.check_given(run_id, node)
         if result != ["did", node["id"], node["value"]]:
             self.violate("I30", run_id, f"{path} was given {result!r}")

@@ -7,7 +7,7 @@ from typing import Any
 from sim.sabotage.patches import Patches, nothing, statement, switches
 from stepwell.engine import repair_drafts
 from stepwell.stores.sqlite.rows import to_status
-from stepwell.stores.sqlite.transitions import amendments
+from stepwell.stores.sqlite.transitions import amendments, operators
 
 
 def repair_of_another_state() -> Patches:
@@ -64,7 +64,13 @@ def kept_entries_lost() -> Patches:
     return [(amendments, "_rewrite", rewrite)]
 
 
+def mark_is_not_recorded() -> Patches:
+    """An effect that a person has undone is undone again."""
+    return [(operators, "_append_undo", nothing)]
+
+
 REPAIR_SWITCHES = switches(
+    mark_is_not_recorded,
     repair_of_another_state,
     repair_without_epoch,
     rewind_keeps_the_cursor,

@@ -20,6 +20,7 @@ class Verb(StrEnum):
     LIST_BULKS = "bulk list"
     LIST_DEAD = "outbox list"
     LIST_SIGNALS = "signals list"
+    MARK_UNDONE = "rollback mark-undone"
     PAUSE = "pause"
     PUBLISH = "publish"
     REPLAY = "outbox replay"
@@ -72,6 +73,12 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
     Verb.LIST_BULKS: _Form("engine.bulks.list()", "stepwell bulk ls", "GET", "/api/bulks"),
     Verb.LIST_DEAD: _Form("engine.outbox.list_dead()", "stepwell outbox ls --dead", "GET", "/api/outbox/dead"),
     Verb.LIST_SIGNALS: _Form("engine.signals.list_unread()", "stepwell signals ls", "GET", "/api/signals/unread"),
+    Verb.MARK_UNDONE: _Form(
+        "engine.repairs.mark_undone({target}, {path}, reason=...)",
+        "stepwell rollback mark-undone --reason=WHY {target} {path}",
+        "POST",
+        "/api/runs/{target}/mark-undone",
+    ),
     Verb.PAUSE: _Form("engine.holds.pause({target})", "stepwell pause {target}", "POST", "/api/runs/{target}/pause"),
     Verb.PUBLISH: _Form("engine.publish({target}{fields})", "stepwell publish {target}{fields}", "POST", "/api/events"),
     Verb.REPLAY: _Form(

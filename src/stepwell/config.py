@@ -29,6 +29,7 @@ class WorkerSettings:
     timers of the same instant then fire in time.
     `sweep_every`: how often a worker looks for runs of dead workers, and for work that no notification announced.
     `stalls_max`: a run that has lost its worker this many times without progress is paused (SW202).
+    `entries_max`: a run with more entries in its history is paused (SW126); from 80 % on, a warning is logged.
     `threads_max`: how many bodies of `def` steps run at the same time.
     `name`: the name of the worker in listings.
     """
@@ -41,6 +42,7 @@ class WorkerSettings:
     claim_ahead: Duration = "500ms"
     sweep_every: Duration = "2s"
     stalls_max: int = 5
+    entries_max: int = 50_000
     threads_max: int = 32
     name: str = "worker"
     given: frozenset[str] = field(init=False, repr=False, compare=False)  # what the constructor was called with
@@ -55,8 +57,10 @@ class WorkerSettings:
             raise InvalidOptionError(f"mode is {self.mode!r}", fix='"live" or "yield"')
         if span(self.lease, what="lease") < SECOND // 10:
             raise InvalidOptionError(f"lease is {self.lease!r}", why="a lease below 100 ms cannot be renewed in time")
-        if min(self.runs_max, self.stalls_max, self.threads_max) < 1 or self.cache_max < 0:
-            raise InvalidOptionError("runs_max, stalls_max and threads_max must be at least 1, cache_max at least 0")
+        if min(self.runs_max, self.stalls_max, self.threads_max, self.entries_max) < 1 or self.cache_max < 0:
+            raise InvalidOptionError(
+                "runs_max, stalls_max, threads_max and entries_max must be at least 1, cache_max at least 0"
+            )
         span(self.hold_max, what="hold_max")
         span(self.claim_ahead, what="claim_ahead")
         span(self.sweep_every, what="sweep_every")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import threading
+import time
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -14,6 +16,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from stepwell.clock import Clock, SystemClock
@@ -292,6 +295,46 @@ class SystemExecutor:
 def _call_begun(loop: asyncio.AbstractEventLoop, began: Callable[[], None], call: Callable[[], T]) -> T:
     loop.call_soon_threadsafe(began)
     return call()
+
+
+class LoopWatch:
+    """Notices in a thread of its own that an event loop is blocked, and shows what its thread executes.
+
+    While `is_needed`, it pings the loop. If the loop does not answer within `limit` seconds, `blocked` is called with
+    the frame that the loop's thread executes, once until the loop answers again.
+    """
+
+    def __init__(
+        self, limit: float, is_needed: Callable[[], bool], blocked: Callable[[FrameType | None, float], object]
+    ) -> None:
+        self._limit = limit
+        self._is_needed = is_needed
+        self._blocked = blocked
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        args = (asyncio.get_running_loop(), threading.get_ident())
+        threading.Thread(target=self._watch, args=args, name="stepwell-watch", daemon=True).start()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._ended.set()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._ended.wait(self._limit):
+            if not self._is_needed():
+                continue
+            answered, began = threading.Event(), time.monotonic()
+            try:
+                loop.call_soon_threadsafe(answered.set)
+            except RuntimeError:  # the loop is closed
+                return
+            if answered.wait(self._limit):
+                continue
+            self._blocked(sys._current_frames().get(thread), time.monotonic() - began)
+            while not self._ended.is_set() and not answered.wait(self._limit):
+                pass
 
 
 Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]

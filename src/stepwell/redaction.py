@@ -20,6 +20,7 @@ RETIRED_MAX: Final = 256
 
 # All loggers of stepwell: a filter of a logger does not apply to the loggers below it.
 LOGGERS: Final = (
+    "stepwell.codec",
     "stepwell.engine",
     "stepwell.worker",
     "stepwell.workflow",

@@ -152,12 +152,12 @@ class SyncHandle(Generic[Result]):
         return self._portal.wait(self._inner.ask(name, payload, timeout=timeout, dedup_key=dedup_key))
 
     @overload
-    def state(self, name: str = "") -> Any: ...
+    def state(self, name: str = "", *, wait: Duration | None = None) -> Any: ...
     @overload
-    def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
-    def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
-        """What this run has published; see `Runs.state`."""
-        return self._portal.wait(self._inner.state(name, as_type=as_type))
+    def state(self, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    def state(self, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
+        """What this run has published; with `wait`, as soon as it has; see `Runs.state`."""
+        return self._portal.wait(self._inner.state(name, as_type=as_type, wait=wait))
 
     @overload
     def stream(self, name: str, *, after: int = 0) -> Iterator[StreamItem[Any] | StreamReset]: ...
@@ -295,6 +295,10 @@ class SyncRuns:
         """What operators did to one run, oldest first. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.list_acts(target))
 
+    def workflow_of(self, run: Run) -> Workflow[Any, Any] | None:
+        """The workflow of a run, if this engine knows it in the version of the run."""
+        return self._inner.workflow_of(run)
+
     def fetch(self, payload: bytes) -> bytes:
         """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
@@ -315,15 +319,17 @@ class SyncRuns:
         return self._portal.iterate(self._inner.pulse(target))
 
     @overload
-    def state(self, target: str, name: str = "") -> Any: ...
+    def state(self, target: str, name: str = "", *, wait: Duration | None = None) -> Any: ...
     @overload
-    def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
-    def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
+    def state(self, target: str, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    def state(self, target: str, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
         """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
 
-        None if it has published nothing under this name. A continued run is followed to its newest successor.
+        None if it has published nothing under this name. With `wait`, it waits that long until the run publishes
+        something: then None means that the run has ended without, and `ResultTimeout` is raised if it is still silent.
+        A continued run is followed to its newest successor.
         """
-        return self._portal.wait(self._inner.state(target, name, as_type=as_type))
+        return self._portal.wait(self._inner.state(target, name, as_type=as_type, wait=wait))
 
     def states(self, target: str) -> dict[str, Any]:
         """Everything that a run has published, by name; "" is `ctx.publish_state`."""
@@ -604,15 +610,26 @@ class SyncRepairs:
         self._inner = inner
 
     def retry(self, target: str, *, by: str = "") -> bool:
-        """Continue a failed run from the step that failed, with a fresh budget of attempts.
+        """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
+        with a fresh budget of attempts.
 
-        False if it has not failed, or if another active run has its key.
+        False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
+        that a worker spends in memory, or a wait inside a rollback, is not ended.
         """
         return self._portal.wait(self._inner.retry(target, by=by))
 
     def resume_rollback(self, target: str, *, by: str = "") -> bool:
         """Resume an incomplete rollback at the compensation that failed. Calling it twice is a no-op."""
         return self._portal.wait(self._inner.resume_rollback(target, by=by))
+
+    def mark_undone(self, target: str, path: str, *, reason: str, by: str = "") -> bool:
+        """Record that a person has undone the effect of a step, and resume the incomplete rollback without its
+        compensation. The rest of the rollback runs as usual. False if the rollback is not incomplete.
+
+        Nothing checks that the effect is gone: the reason is kept in the audit of the run. Raises `NotFoundError` for
+        an unknown path, and `InvalidMoveError` if the step at this path is undone already, or cannot be undone.
+        """
+        return self._portal.wait(self._inner.mark_undone(target, path, reason=reason, by=by))
 
     def rewind(self, target: str, path: str, *, by: str = "", reason: str = "", dry_run: bool = False) -> RepairPlan:
         """Rewind a run to a step: drop the record of that step and of all that came after it, and run it again.
@@ -675,6 +692,7 @@ class SyncRepairs:
         *,
         key: str | None = None,
         run_id: str | None = None,
+        version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         by: str = "",
         reason: str = "",
@@ -683,12 +701,21 @@ class SyncRepairs:
         """Start a new run from what another run recorded before a path. The other run does not change.
 
         Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan), key and children.
+        `version` is chosen as for `redrive`; the plan warns if the copied part does not fit the code of that version.
         Steps that were undone run again. Raises `InvalidMoveError` if the copied part has started a child and not
         waited for it.
         """
         return self._portal.wait(
             self._inner.fork(
-                target, from_path, key=key, run_id=run_id, input=input, by=by, reason=reason, dry_run=dry_run
+                target,
+                from_path,
+                key=key,
+                run_id=run_id,
+                version=version,
+                input=input,
+                by=by,
+                reason=reason,
+                dry_run=dry_run,
             )
         )
 
@@ -930,7 +957,7 @@ class SyncBulks:
         **options: Any,
     ) -> BulkView:
         """Act on all runs that match a filter now, or on named runs: "cancel", "pause", "resume", "retry",
-        "resume_rollback", "rewind" or "redrive", with the options of that verb.
+        "resume_rollback", "mark_undone", "rewind" or "redrive", with the options of that verb.
 
         The order is durable when this returns, and a worker executes it. It acts on each run once, even if workers
         die; the audit of the run names the person and the act ("ann by bulk-12"). Runs that match later are left
@@ -1479,6 +1506,22 @@ class SyncEngine:
     def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
         """Wait for a run, and for the runs that continue it, and return the result. See `Handle.result`."""
         return self._portal.wait(self._inner.result(target, timeout=timeout, output_hint=output_hint))
+
+    @overload
+    def state(self, target: str, name: str = "", *, wait: Duration | None = None) -> Any: ...
+    @overload
+    def state(self, target: str, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    def state(self, target: str, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
+        """What a run has published under a name, read as `as_type`; None if nothing.
+
+        With `wait`, it waits that long until the run publishes it. Then None means that the run has ended without, and
+        `ResultTimeout` is raised if it is still silent.
+        """
+        return self._portal.wait(self._inner.state(target, name, as_type=as_type, wait=wait))
+
+    def watch(self, target: str) -> Iterator[RunView]:
+        """A run as it is now, and again after each change. Ends with the run."""
+        return self._portal.iterate(self._inner.watch(target))
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run, the children that it waits for, and their children. A spawned run is cancelled only if it was

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from stepwell.addresses import open_store
 from stepwell.app import App, Offload, codec_of
 from stepwell.clock import Duration, Instant
-from stepwell.codec.base import Codec
+from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.alert_rules import Alert
 from stepwell.engine.alerts import ALERT_DEFINITION, Alerts
@@ -138,7 +138,9 @@ class Engine:
             environment, store, registry, codec_of(described, store), self._routes.announce
         )
         self._results = Results(store)
-        self._serves = bool(registry.definitions) or any(self._routes) if worker is None else worker
+        self._serves = (
+            bool(registry.definitions) or registry.has_patterns or any(self._routes) if worker is None else worker
+        )
         self.signals = Signals(backend)
         self.runs = Runs(backend, self.signals, self._results, _on_start(self._hooks))
         self.events = Events(backend)
@@ -340,6 +342,29 @@ class Engine:
     async def result(self, target: str, *, timeout: Duration | None = None, output_hint: Any = None) -> Any:
         """Wait for a run, and for the runs that continue it, and return the result. See `Handle.result`."""
         return await self.runs.result(target, timeout=timeout, output_hint=output_hint)
+
+    @overload
+    async def state(self, target: str, name: str = "", *, wait: Duration | None = None) -> Any: ...
+    @overload
+    async def state(
+        self, target: str, name: str = "", *, as_type: type[T], wait: Duration | None = None
+    ) -> T | None: ...
+    async def state(self, target: str, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
+        """What a run has published under a name, read as `as_type`; None if nothing.
+
+        With `wait`, it waits that long until the run publishes it. Then None means that the run has ended without, and
+        `ResultTimeout` is raised if it is still silent.
+        """
+        return await self.runs.state(target, name, as_type=as_type, wait=wait)
+
+    async def watch(self, target: str) -> AsyncGenerator[RunView, None]:
+        """A run as it is now, and again after each change. Ends with the run."""
+        watch = self.runs.watch(target)
+        try:
+            async for view in watch:
+                yield view
+        finally:
+            await watch.aclose()
 
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run, the children that it waits for, and their children. A spawned run is cancelled only if it was

@@ -128,7 +128,11 @@ def test_secrets_of_hooks_and_variables_of_tests_are_not_settings(folder: Path, 
         ("name = 4\n", "stepwell.toml:1, key name", "name is 4, which is not a text"),
         ("lease = [1]\n", "stepwell.toml:1, key lease", "lease is [1], which is not a duration"),
         ('mode = "fast"\n', "stepwell.toml:1, key mode", "mode is 'fast'"),
-        ("runs_max = 0\n", "stepwell.toml:1, key runs_max", "runs_max, stalls_max and threads_max must be at least 1"),
+        (
+            "runs_max = 0\n",
+            "stepwell.toml:1, key runs_max",
+            "runs_max, stalls_max, threads_max and entries_max must be at least 1",
+        ),
         ("lease = \n", "stepwell.toml", "stepwell.toml is not valid TOML"),
     ],
 )

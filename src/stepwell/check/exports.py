@@ -8,13 +8,16 @@ from typing import Final
 from stepwell.check.histories import Recording
 from stepwell.check.payloads import rewrite_all
 from stepwell.codec.blobs import Blobs, DamagedBlobError
+from stepwell.codec.compression import decompress
 from stepwell.codec.offload import read_reference
 from stepwell.errors import CorruptRecordError, NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.runs import Run
 from stepwell.model.states import WaitKind
 from stepwell.stores.base.store import Store
+from stepwell.stores.base.views import Detail
 
+FAMILY_MAX: Final = 50
 _TYPED: Final = frozenset({WaitKind.CHILD, WaitKind.TOPIC})
 
 
@@ -24,6 +27,21 @@ async def export_run(store: Store, run_id: RunId) -> Recording:
     if detail is None:
         raise NotFoundError("run", run_id)
     return with_blobs(Recording(detail.run, detail.history), store.blobs)
+
+
+async def family_of(store: Store, run_id: RunId) -> list[Detail]:
+    """A run with its children and their children: at most `FAMILY_MAX`, each in one read."""
+    found: list[Detail] = []
+    left = [run_id]
+    while left and len(found) < FAMILY_MAX:
+        detail = await store.views.detail(left.pop(0))
+        if detail is None:
+            if not found:
+                raise NotFoundError("run", run_id)
+            continue
+        found.append(detail)
+        left += [child.run_id for child in detail.children if not child.damage]
+    return found
 
 
 async def export_runs(store: Store, runs: Sequence[Run]) -> list[Recording]:
@@ -51,9 +69,10 @@ def with_blobs(recording: Recording, blobs: Blobs) -> Recording:
     def fetch(path: str, payload: bytes) -> bytes:
         reference = read_reference(payload)
         if reference is None:
-            return payload
+            return decompress(payload) or payload
         try:
-            return blobs.get(reference.name)
+            content = blobs.get(reference.name)
+            return decompress(content) or content
         except (LookupError, DamagedBlobError) as error:
             raise CorruptRecordError(
                 f"a large payload of run {recording.run.run_id} is lost", where=path, why=str(error)

@@ -43,6 +43,7 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("ls", "runs", "List runs, with where each one is and why."),
         Listed("show", "runs", "Show one run: history, waits, undo stack, errors, repairs."),
         Listed("why", "explanations", "Explain why a run is not moving, and what to do."),
+        Listed("state", "runs", "Print what a run has published."),
         Listed("watch", "runs", "Follow a run until it ends."),
         Listed("tree", "histories", "Show a run and its children as trees."),
         Listed("history", "histories", "List every history entry of a run."),
@@ -64,12 +65,12 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
     ),
     "Repair": (
         Listed("doctor", "diagnosis", "Examine a database, and list what needs a person."),
-        Listed("retry", "repairs", "Retry a failed run from the step that failed."),
+        Listed("retry", "repairs", "Retry a failed run, or at once what waits for it."),
         Listed("redrive", "repairs", "Run a failed run again, from any step."),
         Listed("rewind", "repairs", "Take a run back to a step, and run it again from there."),
         Listed("skip", "repairs", "Record a result for a failed step or a wait."),
         Listed("fork", "repairs", "Start a new run from the history of another run."),
-        Listed("rollback", "repairs", "Resume a rollback that is incomplete."),
+        Listed("rollback", "repairs", "Resume an incomplete rollback, or mark an effect as undone."),
         Listed("dlq", "dead_letters", "List what could not be handled; retry, edit or drop it."),
         Listed("alert", "alerts", "Rules that watch runs: list, test, acknowledge and mute them."),
         Listed("outbox", "outbox", "List events that were not sent; send or drop dead letters."),
@@ -77,8 +78,9 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
     ),
     "Versions and code": (
         Listed("check", "checks", "Check workflow code, and replay runs against it."),
+        Listed("debug", "checks", "Replay a recorded run under pdb, without effects."),
         Listed("versions", "versions", "Show which versions and patches runs still need."),
-        Listed("export", "histories", "Write the history of a run to a file."),
+        Listed("export", "histories", "Write the history of a run to a file, or a test."),
         Listed("import", "histories", "Import a run from a file."),
     ),
     "Store": (

@@ -6,6 +6,7 @@ A payload is bytes. Its first byte names the format of the rest, so that a later
     e   encrypted: key id, nonce, and another payload that only the key makes readable
     r   a reference to another payload, which is kept as a blob
     t   a signal's payload with the target for which it was sealed
+    z   another payload, compressed
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ JSON_V1: Final = b"j"
 ENCRYPTED: Final = b"e"
 REFERENCE: Final = b"r"
 ADDRESSED: Final = b"t"
+COMPRESSED: Final = b"z"
 FORMATS: Final = {JSON_V1: "JSON version 1"}
 # Formats that layers write. A codec without the layer reports which one is missing.
 LAYERS: Final = {
     ENCRYPTED: ("encrypted", "Encrypted"),
     REFERENCE: ("kept as a blob", "Offloaded"),
     ADDRESSED: ("sealed for one run", "Encrypted"),
+    COMPRESSED: ("compressed", "Compressed"),
 }
 
 DEPTH_MAX: Final = 64
@@ -194,6 +197,10 @@ class Codec(Protocol):
 
     def allowing_secrets(self) -> Codec:
         """The same codec, but it writes secrets in the clear, because an outer layer encrypts them."""
+        ...
+
+    def refusing_untyped(self) -> Codec:
+        """The same codec, but it rejects values that would come back as another type; see `stepwell.codec.untyped`."""
         ...
 
     def limited_to(self, payload_bytes_max: int) -> Codec:

@@ -8,6 +8,7 @@ import msgspec
 
 from stepwell.codec import addressed, encryption, offload
 from stepwell.codec.base import Payload
+from stepwell.codec.compression import decompress
 
 SHOWN_BYTES_MAX: Final = 80
 
@@ -20,6 +21,7 @@ def read_plainly(payload: Payload) -> Any:
     mark = find_mark(payload)
     if mark is not None:
         return mark
+    payload = decompress(payload) or payload
     try:
         return msgspec.json.decode(payload[1:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

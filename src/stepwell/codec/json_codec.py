@@ -22,6 +22,7 @@ from stepwell.codec.external import ExternalTextError, find_refusal_in_text, par
 from stepwell.codec.plans import plan_for, read_custom, write_custom, write_masked, write_revealed
 from stepwell.codec.refusals import INT_MAX, INT_MIN, Refusal, find_refusal
 from stepwell.codec.suspicions import is_suspicious
+from stepwell.codec.untyped import find_change, report
 from stepwell.codec.upcasters import Upcasters
 from stepwell.codec.violations import list_violations
 from stepwell.errors import StepwellError
@@ -53,6 +54,7 @@ class JsonCodec:
         self.payload_bytes_max = payload_bytes_max
         self.conceals = False
         self._write = _write
+        self._refuses_untyped = False
         self._upcasters = Upcasters()
 
     def allowing_secrets(self) -> JsonCodec:
@@ -62,6 +64,12 @@ class JsonCodec:
     def limited_to(self, payload_bytes_max: int) -> JsonCodec:
         """See `Codec.limited_to`; up-casters are shared with this codec."""
         return self._changed(payload_bytes_max, self._write)
+
+    def refusing_untyped(self) -> JsonCodec:
+        """See `Codec.refusing_untyped`; up-casters are shared with this codec."""
+        other = copy.copy(self)
+        other._refuses_untyped = True
+        return other
 
     def _changed(self, payload_bytes_max: int, write: Callable[[Any], bytes]) -> JsonCodec:
         other = copy.copy(self)
@@ -126,7 +134,11 @@ class JsonCodec:
         payload = self.encode(value, hint, place=place)
         if kind in _UNCHANGED and (hint is ANY or hint is kind):
             return payload, value
-        return payload, self.decode(payload, hint, place=place)
+        settled = self.decode(payload, hint, place=place)
+        is_same = type(settled) is kind and (settled == value if hint is ANY else not pydantic_bridge.is_model(value))
+        if not is_same:
+            self._check_typed(value, settled, hint, place)
+        return payload, settled
 
     def seal(self, payload: Payload, *, place: PlaceLike) -> Payload:
         """The payload itself; see `Codec.seal`."""
@@ -188,6 +200,15 @@ class JsonCodec:
     def prepare(self, hint: Any, *, place: PlaceLike) -> None:
         """Make the plan of a hint now; raises `UnsupportedTypeError` if its first use would raise it."""
         plan_for(hint, place)
+
+    def _check_typed(self, value: Any, settled: Any, hint: Any, place: PlaceLike) -> None:
+        """Report a value that has come back as another type, or reject it."""
+        problem = find_change(value, settled, hint, place_of(place))
+        if problem is None:
+            return
+        if self._refuses_untyped:
+            raise problem
+        report(problem, place_of(place))
 
     # --- the slow half: something is or may be wrong ------------------------------------------
 

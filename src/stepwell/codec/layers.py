@@ -96,6 +96,10 @@ class Layer(ABC):
         """See `Codec.allowing_secrets`."""
         return self._around(self.inner.allowing_secrets())
 
+    def refusing_untyped(self) -> Self:
+        """See `Codec.refusing_untyped`."""
+        return self._around(self.inner.refusing_untyped())
+
     def limited_to(self, payload_bytes_max: int) -> Self:
         """See `Codec.limited_to`."""
         return self._around(self.inner.limited_to(payload_bytes_max))

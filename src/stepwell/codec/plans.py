@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from stepwell.codec import pydantic_bridge
+from stepwell.codec import pydantic_bridge, registered
 from stepwell.codec.base import PlaceLike, Unresolved, place_of
 from stepwell.codec.fields import type_name
+from stepwell.codec.not_stored import NotStored
 from stepwell.codec.secret import MASK, Secret
 from stepwell.errors import UnsupportedTypeError
 
@@ -94,7 +95,8 @@ def _make_plan(hint: Any, place: PlaceLike) -> Plan:
         f"{at.subject} is annotated with a type that cannot be read back: {type_name(hint)}",
         where=at.where,
         why=reason,
-        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON",
+        fix="use JSON-like types, dataclasses, Structs with tags, pydantic models, or Any for plain JSON; for a "
+        "class of your own: stepwell.codec.register(Class, encode=..., decode=...)",
     )
 
 
@@ -112,6 +114,11 @@ def write_custom(value: Any) -> Any:
     """msgspec's `enc_hook`: pydantic models, and subclasses of str, int and float by their plain value."""
     if pydantic_bridge.is_model(value):
         return pydantic_bridge.dump(value)
+    known = registered.find(type(value))
+    if known is not None:
+        return known.encode(value)
+    if isinstance(value, NotStored):
+        return None
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
@@ -133,16 +140,26 @@ def read_custom(kind: type, data: Any) -> Any:
     if is_secret_type(kind):
         inner = (*typing.get_args(kind), Any)[0]
         return Secret(msgspec.convert(data, inner, strict=True, dec_hook=read_custom, str_keys=True))
-    if kind is object or isinstance(data, kind):
+    if kind is object or (typing.get_origin(kind) is None and isinstance(data, kind)):
         return data
     if pydantic_bridge.is_model_type(kind):
         return pydantic_bridge.read_plain(kind, data)
+    if is_not_stored_type(kind):
+        return NotStored()
+    known = registered.find(kind)
+    if known is not None:
+        return known.decode(data)
     raise TypeError(f"`{type_name(kind)}` has no codec")
 
 
 def is_secret_type(hint: Any) -> bool:
     """Whether `hint` is `Secret`, with or without a type argument."""
     return hint is Secret or typing.get_origin(hint) is Secret
+
+
+def is_not_stored_type(hint: Any) -> bool:
+    """Whether `hint` is `NotStored`, with or without a type argument."""
+    return hint is NotStored or typing.get_origin(hint) is NotStored
 
 
 def _unknown_types(hint: Any) -> list[Any]:
@@ -159,13 +176,19 @@ def _unknown_types(hint: Any) -> list[Any]:
             if is_secret_type(node.cls):
                 # msgspec does not report the type argument of a secret.
                 stack.extend(msgspec.inspect.type_info(inner) for inner in _contents_of_secrets(hint))
-            elif node.cls is not object and not pydantic_bridge.is_model_type(node.cls):
+            elif node.cls is not object and not _is_described(node.cls):
                 found.append(node.cls)
         elif isinstance(node, tuple):
             stack.extend(node)
         elif isinstance(node, msgspec.inspect.Type | msgspec.inspect.Field):
             stack.extend(getattr(node, name) for name in node.__struct_fields__ if "default" not in name)
     return found
+
+
+def _is_described(kind: Any) -> bool:
+    """Whether pydantic or an author describes how a class is stored."""
+    is_registered = isinstance(kind, type) and registered.find(kind) is not None
+    return is_registered or is_not_stored_type(kind) or pydantic_bridge.is_model_type(kind)
 
 
 def _mentions_model(hint: Any) -> bool:

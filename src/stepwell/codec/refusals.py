@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stepwell.codec import pydantic_bridge
+from stepwell.codec import pydantic_bridge, registered
 from stepwell.codec.base import DEPTH_MAX
 from stepwell.codec.fields import Segment, shorten, show_path, type_name
+from stepwell.codec.not_stored import NotStored
 from stepwell.codec.secret import Secret
 
 INT_MIN: Final = -(2**63)
@@ -104,12 +105,17 @@ def _visit_container(value: Any, depth: int, *, rules: _Rules) -> None:
         if not rules.secrets:
             raise _Refused("it is a Secret, which only an engine with `codec=Encrypted(...)` stores")
         _visit(value.reveal(), depth, rules=rules)
+    elif isinstance(value, NotStored):
+        return
+    elif (known := registered.find(type(value))) is not None:
+        _visit(known.encode(value), depth, rules=rules)
     elif (fields := _fields_of(value)) is not None:
         _visit_all(fields, depth, rules=rules)
     elif not rules.lenient:
         raise _Refused(
             f"it is a `{type_name(type(value))}`; stored values are JSON-like, dataclass, msgspec.Struct, TypedDict, "
-            "NamedTuple, pydantic model, Enum, UUID, datetime, Decimal or bytes"
+            "NamedTuple, pydantic model, Enum, UUID, datetime, Decimal or bytes; for a class of your own write "
+            f"stepwell.codec.register({type_name(type(value))}, encode=..., decode=...)"
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
-from stepwell.conformance.scene import Scene
+from stepwell.conformance.scene import Scene, place
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
 from stepwell.model.states import RunStatus
@@ -40,6 +40,11 @@ _ACTS: dict[str, tuple[RunStatus, _Act, _Act | None]] = {
         lambda store, act: store.runs.resume_rollback(_R1, by="ann", act=act),
         None,
     ),
+    "mark_undone": (
+        RunStatus.COMPENSATION_FAILED,
+        lambda store, act: store.runs.resume_rollback(_R1, by="ann", act=act, undone=place(0), reason="by hand"),
+        None,
+    ),
     "retry": (RunStatus.FAILED, lambda store, act: store.runs.retry(_R1, by="ann", act=act), None),
     "pause_workflow": (
         RunStatus.PENDING,
@@ -55,7 +60,7 @@ class ActSuite(StoreCase):
     @pytest.mark.parametrize("verb", _ACTS)
     async def test_a_repeated_act_gets_the_same_answer(self, scene: Scene, verb: str) -> None:
         status, do, _ = _ACTS[verb]
-        await reach(scene, "r1", status)
+        await reach(scene, "r1", status, has_undo=verb == "mark_undone")
         assert await do(scene.store, "act-1")
         before = await snapshot(scene.store)
         scene.clock.advance(1)
@@ -67,7 +72,7 @@ class ActSuite(StoreCase):
     @pytest.mark.parametrize("verb", _ACTS)
     async def test_an_act_with_another_id_is_judged_separately(self, scene: Scene, verb: str) -> None:
         status, do, _ = _ACTS[verb]
-        await reach(scene, "r1", status)
+        await reach(scene, "r1", status, has_undo=verb == "mark_undone")
         assert await do(scene.store, "act-1")
 
         assert not await do(scene.store, "act-2")
@@ -77,7 +82,7 @@ class ActSuite(StoreCase):
     async def test_an_act_that_was_undone_meanwhile_is_not_done_again(self, scene: Scene, verb: str) -> None:
         status, do, undo = _ACTS[verb]
         assert undo is not None
-        await reach(scene, "r1", status)
+        await reach(scene, "r1", status, has_undo=verb == "mark_undone")
         assert await do(scene.store, "act-1")
         assert await undo(scene.store, "act-2")
         before = await snapshot(scene.store)

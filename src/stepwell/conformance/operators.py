@@ -12,10 +12,10 @@ from stepwell.conformance.snapshot import snapshot
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.commits import Pause
-from stepwell.model.entries import Attempt, Entry
+from stepwell.model.entries import UNDONE_BY_HAND, Attempt, Entry
 from stepwell.model.failures import encode_failure
-from stepwell.model.locations import Location, iteration, named, use
-from stepwell.model.states import EntryStatus, RunStatus
+from stepwell.model.locations import Location, iteration, named, undo, use
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.stores.base.views import Audit
 
 _R1 = RunId("r1")
@@ -80,6 +80,30 @@ class ResumeSuite(StoreCase):
         assert [(act.verb, act.by, act.before, act.after) for act in acts] == [
             ("resume_rollback", "ann", "compensation_failed", "compensating")
         ] * 2
+
+    async def test_an_effect_that_a_person_has_undone_is_recorded_as_undone(self, scene: Scene) -> None:
+        turn = await reach(scene, "r1", RunStatus.COMPENSATION_FAILED, has_undo=True)
+        before, history = await scene.run("r1"), await scene.history("r1")
+        [step] = [entry for entry in history.entries if entry.undo is not None]
+        snapped = await snapshot(scene.store)
+        for other in (undo(step.location), named(step.location, 0), iteration(step.location, 7)):
+            assert not await scene.store.runs.resume_rollback(_R1, by="ann", undone=other, reason="no")
+        assert await snapshot(scene.store) == snapped
+        scene.clock.advance(1)
+        now = scene.clock.now()
+
+        assert await scene.store.runs.resume_rollback(_R1, by="ann", undone=step.location, reason="by hand")
+
+        seq = before.last_seq + 1
+        done = Entry(seq, undo(step.location), EntryKind.UNDO, EntryStatus.DONE, UNDONE_BY_HAND, now, 0)
+        assert (await scene.history("r1")).entries == (*history.entries, done)
+        after = before._replace(status=RunStatus.COMPENSATING, wake_at=now, retried_at=now)
+        assert await scene.run("r1") == after._replace(last_seq=seq, revision=before.revision + 1)
+        [act] = await scene.store.views.list_audit(_R1)
+        assert act == Audit(now, _R1, "mark_undone", "ann", "compensation_failed", "compensating", "by hand")
+        turn = await scene.claim_only("r1")
+        await turn.end(RunStatus.COMPENSATION_FAILED)
+        assert not await scene.store.runs.resume_rollback(_R1, by="ann", undone=step.location, reason="twice")
 
     async def test_unknown_runs_are_not_resumed(self, scene: Scene) -> None:
         before = await snapshot(scene.store)

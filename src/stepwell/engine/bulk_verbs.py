@@ -45,6 +45,13 @@ class CancelOptions(ReasonOptions, total=False):
     compensate: bool
 
 
+class MarkUndoneOptions(TypedDict):
+    """See `Repairs.mark_undone`."""
+
+    path: str
+    reason: str
+
+
 class _Path(TypedDict):
     path: str
 
@@ -106,6 +113,9 @@ VERBS: Final[Mapping[str, BulkVerb]] = {
         lambda engine, run_id, options: engine.repairs.resume_rollback(run_id, **options),
         NoOptions,
         had_before=("compensating",),
+    ),
+    "mark_undone": BulkVerb(
+        lambda engine, run_id, options: engine.repairs.mark_undone(run_id, **options), MarkUndoneOptions
     ),
     "rewind": BulkVerb(_rewind, RewindBulkOptions),
     "redrive": BulkVerb(_redrive, RedriveBulkOptions),

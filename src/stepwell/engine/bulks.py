@@ -118,7 +118,7 @@ class Bulks:
         **options: Any,
     ) -> BulkView:
         """Act on all runs that match a filter now, or on named runs: "cancel", "pause", "resume", "retry",
-        "resume_rollback", "rewind" or "redrive", with the options of that verb.
+        "resume_rollback", "mark_undone", "rewind" or "redrive", with the options of that verb.
 
         The order is durable when this returns, and a worker executes it. It acts on each run once, even if workers
         die; the audit of the run names the person and the act ("ann by bulk-12"). Runs that match later are left

@@ -25,7 +25,7 @@ def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: s
     new = NewRun(
         fork_id,
         run.workflow,
-        run.version,
+        run.version if draft.version is None else draft.version,
         codec.rebind(given, place=source, to=target) if codec.conceals else given,
         key,
         priority=run.priority,

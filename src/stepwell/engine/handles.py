@@ -97,12 +97,12 @@ class Handle(Generic[Result]):
         return await self._signals.ask(self.run_id, name, payload, timeout=timeout, dedup_key=dedup_key)
 
     @overload
-    async def state(self, name: str = "") -> Any: ...
+    async def state(self, name: str = "", *, wait: Duration | None = None) -> Any: ...
     @overload
-    async def state(self, name: str = "", *, as_type: type[T]) -> T | None: ...
-    async def state(self, name: str = "", *, as_type: Any = ANY) -> Any:
-        """What this run has published; see `Runs.state`."""
-        return await self._runs.state(self.run_id, name, as_type=as_type)
+    async def state(self, name: str = "", *, as_type: type[T], wait: Duration | None = None) -> T | None: ...
+    async def state(self, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
+        """What this run has published; with `wait`, as soon as it has; see `Runs.state`."""
+        return await self._runs.state(self.run_id, name, as_type=as_type, wait=wait)
 
     @overload
     def stream(self, name: str, *, after: int = 0) -> Items[Any]: ...

@@ -28,10 +28,11 @@ from stepwell.model.locations import (
     undo,
 )
 from stepwell.model.runs import History, Ranges, Run
-from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.waits import Wait
 from stepwell.nearest import nearest
 from stepwell.replay.headers import unpack
+from stepwell.replay.journal import Journal
 from stepwell.replay.primitives.child import child_label
 from stepwell.stores.base.views import Detail
 
@@ -219,6 +220,34 @@ def go_on(detail: Detail, now: Instant) -> Draft:
     _drop_undone(draft)
     _drop_children(draft, lambda _: False, but=before)
     return draft
+
+
+def retry_now(detail: Detail, now: Instant) -> Draft | None:
+    """End the waits for next attempts, and keep all others; None if no step waits for its next attempt."""
+    waits = detail.history.waits
+    left = tuple(wait for wait in waits if wait.kind is not WaitKind.RETRY)
+    is_plain = detail.run.status is RunStatus.WAITING and detail.run.cause is None
+    return Draft(detail, now, waits=left) if is_plain and len(left) < len(waits) else None
+
+
+def find_left(detail: Detail, path: str) -> Location:
+    """The step at a path whose effect is still to be undone by an incomplete rollback.
+
+    Raises `NotFoundError` or `InvalidMoveError` if there is none.
+    """
+    run, history = detail.run, detail.history
+    left = {one.location: one for one in Journal(run.run_id, history, run.last_seq).left_to_undo(run.undo_floor)}
+    step = locate(detail, path)
+    if step in left:
+        return step
+    paths = ", ".join(format_path(one, history.names) for one in left)
+    is_undone = any(entry.location == undo(step) for entry in history.entries)
+    raise InvalidMoveError(
+        f"{path} cannot be marked as undone",
+        where=run.run_id,
+        why="it is undone already" if is_undone else "it is not a step that this rollback undoes",
+        fix=f"name a step that is left to undo: {paths}",
+    )
 
 
 def fork_at(detail: Detail, location: Location, now: Instant) -> Draft:

@@ -10,13 +10,14 @@ from stepwell.advice import Advice, Verb
 from stepwell.engine import repair_drafts
 from stepwell.engine.backend import Backend
 from stepwell.engine.forks import make_fork
-from stepwell.engine.repair_drafts import Draft, locate
+from stepwell.engine.repair_drafts import Draft, find_left, locate
 from stepwell.engine.repair_plans import Foresight, RepairPlan, RepairVerb, describe
 from stepwell.engine.skips import NO_RESULT, Skip, Skippable, fit, rehearse_draft
 from stepwell.engine.starts import encode_input, input_place
 from stepwell.errors import (
     AlreadyExistsError,
     InvalidMoveError,
+    InvalidOptionError,
     RepairConflictError,
     RunHeldError,
     StepwellError,
@@ -47,11 +48,15 @@ class Repairs:
     # --- continuing with the record as it is ---
 
     async def retry(self, target: str, *, by: str = "") -> bool:
-        """Continue a failed run from the step that failed, with a fresh budget of attempts.
+        """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
+        with a fresh budget of attempts.
 
-        False if it has not failed, or if another active run has its key.
+        False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
+        that a worker spends in memory, or a wait inside a rollback, is not ended.
         """
         run = await self._backend.get(target)
+        if run.status is RunStatus.WAITING:
+            return await self._retry_now(run.run_id, by)
         act = self._backend.new_act()
         return await self._backend.retrying(lambda store: store.runs.retry(run.run_id, by=by, act=act))
 
@@ -60,6 +65,29 @@ class Repairs:
         run = await self._backend.get(target)
         act = self._backend.new_act()
         return await self._backend.retrying(lambda store: store.runs.resume_rollback(run.run_id, by=by, act=act))
+
+    async def mark_undone(self, target: str, path: str, *, reason: str, by: str = "") -> bool:
+        """Record that a person has undone the effect of a step, and resume the incomplete rollback without its
+        compensation. The rest of the rollback runs as usual. False if the rollback is not incomplete.
+
+        Nothing checks that the effect is gone: the reason is kept in the audit of the run. Raises `NotFoundError` for
+        an unknown path, and `InvalidMoveError` if the step at this path is undone already, or cannot be undone.
+        """
+        why = redact(reason).strip()
+        if not why:
+            raise InvalidOptionError(
+                "an effect is marked as undone without a reason",
+                where=target,
+                why="nothing else tells later how it was undone",
+                fix='reason="refunded by hand, ticket 42"',
+            )
+        detail, act = await self._newest_detail(target), self._backend.new_act()
+        if detail.run.status is not RunStatus.COMPENSATION_FAILED:
+            return False
+        step = find_left(detail, path)
+        return await self._backend.retrying(
+            lambda store: store.runs.resume_rollback(detail.run.run_id, by=by, act=act, undone=step, reason=why)
+        )
 
     # --- changing the record ---
 
@@ -155,6 +183,7 @@ class Repairs:
         *,
         key: str | None = None,
         run_id: str | None = None,
+        version: VersionChoice | int = "same",
         input: Any = UNCHANGED,
         by: str = "",
         reason: str = "",
@@ -163,17 +192,22 @@ class Repairs:
         """Start a new run from what another run recorded before a path. The other run does not change.
 
         Any run can be forked, ended or not. The new run has its own id (`fork_id` of the plan), key and children.
+        `version` is chosen as for `redrive`; the plan warns if the copied part does not fit the code of that version.
         Steps that were undone run again. Raises `InvalidMoveError` if the copied part has started a child and not
         waited for it.
         """
+        chosen = await self._version_of(target, version)
         fork_id = RunId(self._backend.environment.ids.uuid()) if run_id is None else RunId(normal_key(run_id))
         for _ in range(TRIES_MAX):
             detail = await self._newest_detail(target)
             draft = repair_drafts.fork_at(detail, locate(detail, from_path), self._backend.store.now())
+            if chosen is not None and chosen != detail.run.version:
+                draft.version = chosen
             if input is not UNCHANGED:
-                draft.input = self._edited(detail.run, None, input)
-            warnings = ("copied steps ran with the old input",) if draft.input and draft.kept else ()
-            seen = self._rehearse(draft)._replace(warnings=warnings)
+                draft.input = self._edited(detail.run, chosen, input)
+            warnings: tuple[str, ...] = ("copied steps ran with the old input",) if draft.input and draft.kept else ()
+            seen = self._rehearse(draft, "the new run would be paused")
+            seen = seen._replace(warnings=warnings + seen.warnings)
             plan = replace(describe("fork", draft, from_path, seen), fork_id=fork_id, cancelled=(), left=())
             own_key = None if key is None else normal_key(key)
             fork = make_fork(draft, fork_id, own_key, self._backend.codec, by, redact(reason))
@@ -203,6 +237,20 @@ class Repairs:
         )
 
     # --- inside ---
+
+    async def _retry_now(self, run_id: RunId, by: str) -> bool:
+        """End the waits of steps for their next attempt; whether there was one."""
+        token = self._backend.environment.ids.uuid()
+        for _ in range(TRIES_MAX):
+            detail = await self._backend.detail(run_id)
+            draft = repair_drafts.retry_now(detail, self._backend.store.now())
+            if draft is None:
+                return False
+            amendment = draft.amendment(token, "retry", by, "")
+            amended = await self._backend.retrying(lambda store, it=amendment: store.runs.amend(it))  # type: ignore[misc]
+            if amended is Amended.APPLIED:
+                return True
+        raise self._conflict(run_id)
 
     async def _repair(
         self,
@@ -251,8 +299,8 @@ class Repairs:
     async def _version_of(self, target: str, wanted: VersionChoice | int) -> int | None:
         if wanted == "same":
             return None
-        if isinstance(wanted, int):
-            return wanted
+        if wanted != "new":
+            return _check_version(wanted)
         name = (await self._newest_detail(target)).run.workflow
         try:
             return self._backend.registry.newest(name).version
@@ -279,7 +327,7 @@ class Repairs:
         )
         return encode_input(self._backend.codec, known, fitting, run.run_id)
 
-    def _rehearse(self, draft: Draft) -> Foresight:
+    def _rehearse(self, draft: Draft, paused: str = "it would be paused again") -> Foresight:
         """What a dry replay shows, if the workflow is known here."""
         run = draft.future()
         known = self._backend.registry.find(f"{run.workflow}@{run.version}")
@@ -288,14 +336,24 @@ class Repairs:
         try:
             seen = rehearse_draft(known, draft, self._backend.codec)
         except StepwellError as error:
-            return Foresight(True, (_paused_again(error),))
+            return Foresight(True, (_problem(paused, error),))
         if seen.problem is not None:
-            return Foresight(True, (_paused_again(seen.problem),))
+            return Foresight(True, (_problem(paused, seen.problem),))
         return Foresight(True, (), seen.asks, seen.waits)
 
 
-def _paused_again(problem: StepwellError) -> str:
-    return f"it would be paused again: {problem.code} {problem.title}"
+def _problem(paused: str, problem: StepwellError) -> str:
+    return f"{paused}: {problem.code} {problem.title}"
+
+
+def _check_version(wanted: Any) -> int:
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted < 1 << 31:
+        raise InvalidOptionError(
+            f"version is {wanted!r:.60}",
+            why="a run continues with the version that it has, with the newest one, or with a number",
+            fix='version="same", version="new" or version=2',
+        )
+    return wanted
 
 
 def _check(run: Run, verb: RepairVerb) -> None:

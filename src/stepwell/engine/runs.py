@@ -32,7 +32,7 @@ from stepwell.engine.starts import (
 from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
-from stepwell.errors import NotFoundError, StoreError
+from stepwell.errors import InvalidOptionError, NotFoundError, StoreError
 from stepwell.ids import RunId
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
@@ -229,6 +229,10 @@ class Runs:
         run = await self._backend.get(target)
         return [act_view(act) for act in await self._backend.retrying(lambda store: store.views.list_audit(run.run_id))]
 
+    def workflow_of(self, run: Run) -> Workflow[Any, Any] | None:
+        """The workflow of a run, if this engine knows it in the version of the run."""
+        return self._backend.registry.find(run.definition)
+
     def fetch(self, payload: bytes) -> bytes:
         """A payload. If it is stored outside its run, it is read from the database or the folder of this engine; its
         reference is returned if it cannot be read.
@@ -263,20 +267,26 @@ class Runs:
             await watch.aclose()
 
     @overload
-    async def state(self, target: str, name: str = "") -> Any: ...
+    async def state(self, target: str, name: str = "", *, wait: Duration | None = None) -> Any: ...
     @overload
-    async def state(self, target: str, name: str = "", *, as_type: type[T]) -> T | None: ...
-    async def state(self, target: str, name: str = "", *, as_type: Any = ANY) -> Any:
+    async def state(
+        self, target: str, name: str = "", *, as_type: type[T], wait: Duration | None = None
+    ) -> T | None: ...
+    async def state(self, target: str, name: str = "", *, as_type: Any = ANY, wait: Duration | None = None) -> Any:
         """What a run has published (`ctx.publish_state`, or `ctx.state[name]`), read as `as_type` if that is given.
 
-        None if it has published nothing under this name. A continued run is followed to its newest successor.
+        None if it has published nothing under this name. With `wait`, it waits that long until the run publishes
+        something: then None means that the run has ended without, and `ResultTimeout` is raised if it is still silent.
+        A continued run is followed to its newest successor.
         """
-        run, published = await self._published(target)
-        return next((self._decode(run, one, as_type) for one in published if one.name == name), None)
+        look = partial(self._published, target)
+        run, found = await look(name) if wait is None else await self._watches.published(look, name, wait)
+        return None if found is None else self._decode(run, found, as_type)
 
     async def states(self, target: str) -> dict[str, Any]:
         """Everything that a run has published, by name; "" is `ctx.publish_state`."""
-        run, published = await self._published(target)
+        run = await self._backend.get_last(target)
+        published = await self._backend.retrying(lambda store: store.views.list_published(run.run_id))
         return {one.name: self._decode(run, one, ANY) for one in published}
 
     @overload
@@ -321,7 +331,16 @@ class Runs:
     # --- inside ---
 
     def _definition(self, workflow: Workflow[Any, Out] | str) -> Workflow[Any, Out]:
-        return workflow if isinstance(workflow, Workflow) else self._backend.registry.newest(workflow)
+        if not isinstance(workflow, Workflow):
+            return self._backend.registry.newest(workflow)
+        if workflow.is_pattern:
+            raise InvalidOptionError(
+                f"{workflow.name!r} stands for many workflows",
+                where=workflow.name,
+                why="a run has the name of one of them",
+                fix=f'start it by its name: engine.start("{workflow.name[:-1]}…", input)',
+            )
+        return workflow
 
     def _run_id(self, given: str | None) -> RunId:
         return RunId(self._backend.environment.ids.uuid()) if given is None else check_run_id(given)
@@ -414,9 +433,10 @@ class Runs:
             found=found,
         )
 
-    async def _published(self, target: str) -> tuple[Run, list[Published]]:
+    async def _published(self, target: str, name: str) -> tuple[Run, Published | None]:
         run = await self._backend.get_last(target)
-        return run, await self._backend.retrying(lambda store: store.views.list_published(run.run_id))
+        published = await self._backend.retrying(lambda store: store.views.list_published(run.run_id))
+        return run, next((one for one in published if one.name == name), None)
 
     def _decode(self, run: Run, one: Published, hint: Any) -> Any:
         return self._backend.codec.decode(one.value, hint, place=state_place(run.workflow, run.run_id, one.name))

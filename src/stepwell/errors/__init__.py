@@ -8,6 +8,7 @@
     │   ├── OutsideStepError            SW131
     │   ├── TransactionError            SW132
     │   ├── TransactionsUnsupportedError SW133
+    │   ├── BlockedLoopError            SW140
     │   ├── StreamClosedError           SW171
     │   ├── UnserialisableError         SW301
     │   └── UnsupportedTypeError        SW303
@@ -18,6 +19,7 @@
     │   ├── StuckError                  SW123
     │   ├── ReplyOwedError              SW124
     │   ├── ReplyTwiceError             SW125
+    │   ├── HistoryFullError            SW126
     │   ├── LostChangeError             SW127
     │   ├── HistoryDivergedError        SW201
     │   └── PoisonError                 SW202
@@ -93,12 +95,14 @@ from stepwell.errors.access import (
     UntrustedOriginError,
 )
 from stepwell.errors.authoring import (
+    BlockedLoopError,
     DefinitionError,
     DuplicateLocationError,
     DuplicateNameError,
     Failure,
     Fatal,
     HistoryDivergedError,
+    HistoryFullError,
     InvalidNameError,
     InvalidOptionError,
     LostChangeError,
@@ -184,6 +188,7 @@ from stepwell.errors.stores import (
 __all__ = [
     "AlreadyExistsError",
     "AskRefused",
+    "BlockedLoopError",
     "CheckpointMissingError",
     "ChildFailed",
     "CorruptRecordError",
@@ -198,6 +203,7 @@ __all__ = [
     "ForeignFileError",
     "HistoryDivergedError",
     "HistoryFileError",
+    "HistoryFullError",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidMoveError",

@@ -77,6 +77,12 @@ class UnsupportedTypeError(DefinitionError):
 # --- history and code disagree -------------------------------------------------------------
 
 
+class BlockedLoopError(DefinitionError):
+    """A step or a workflow has blocked the event loop. It is logged with its stack, and never raised."""
+
+    code = "SW140"
+
+
 class ReplayError(StepwellError):
     """The code breaks a rule or does not fit the history. The run is paused, and its record is kept."""
 
@@ -117,6 +123,12 @@ class ReplyTwiceError(ReplayError):
     """A message was answered a second time."""
 
     code = "SW125"
+
+
+class HistoryFullError(ReplayError):
+    """The history of a run has more entries than its worker reads."""
+
+    code = "SW126"
 
 
 class LostChangeError(ReplayError):

@@ -24,7 +24,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     fix: str = ""  # in words for Python
     trace: str = ""
     attempts: int = 0
-    data: Any = None  # of a planned failure: the data passed with it, as plain JSON values
+    data: Any = None  # of a planned failure: the data passed with it; else the attributes; as plain JSON values
     causes: dict[str, FailureRecord] = {}
     run_id: str = ""  # of a child's failure: the child
     status: str = ""
@@ -32,6 +32,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     recorded: str = ""  # of code that does not fit its history: what is recorded ...
     now: str = ""  # ... and what the code does instead
     advice: tuple[Advice, ...] = ()  # the fix as data, if it is something that stepwell can do
+    fields: tuple[str, ...] = ()  # names in `data` that are attributes of the exception, with exactly these values
 
     @property
     def summary(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.advice import Advice, Verb
 from stepwell.errors.base import StepwellError
@@ -39,6 +39,11 @@ class StepFailed(RunError):  # noqa: N818  reads as the author's word in `except
         self.path = path
         self.failure = failure
         self.attempts = attempts
+
+    @property
+    def data(self) -> Any:
+        """What the original error carried, as plain JSON values: its attributes by name, or the data of a `Failure`."""
+        return self.failure.data
 
 
 class JoinError(RunError):

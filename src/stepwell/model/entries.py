@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.model.locations import Location
@@ -21,6 +21,10 @@ class Entry(NamedTuple):
     took: int  # microseconds from the first attempt's start to the end
     attempts: int = 0
     undo: bytes | None = None  # of a step with a compensation: its step name and input, until undone
+
+
+# The value of the undo of a step whose effect a person has undone.
+UNDONE_BY_HAND: Final = b"jnull"
 
 
 class Attempt(NamedTuple):

@@ -44,10 +44,13 @@ def decode_failure(stored: bytes) -> FailureRecord:
     return _DECODER.decode(stored)
 
 
-def record_failure(error: BaseException, *, path: str = "", data: bytes = b"null") -> FailureRecord:
+def record_failure(
+    error: BaseException, *, path: str = "", data: bytes = b"null", fields: tuple[str, ...] = ()
+) -> FailureRecord:
     """Describe an exception. A planned `Failure` keeps its reason verbatim and has no trace. Never raises."""
     try:
-        return _record(sound(error), path, data)
+        record = _record(sound(error), path, data)
+        return msgspec.structs.replace(record, fields=fields) if fields else record
     except Exception:  # noqa: BLE001  an exception whose own code raises is still a failure to record
         kind = type(error)
         return FailureRecord(_name_of(kind), words_of(error), f"{kind.__module__}.{kind.__qualname__}", path=path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from stepwell.clock import SPAN_MAX, Duration, Span, span
 from stepwell.errors import Failure, Fatal, InvalidOptionError, RetryAfter, Rollback
@@ -17,9 +18,12 @@ class Retry:
     wait by up to that share (0.1 is a tenth), and never shortens it. `max_delay` caps the growing delay. By default
     every exception is retried; with `retry_on`, only these types. Never retried are the types in `give_up_on`, and
     `Fatal`, `Failure` and `Rollback`. An attempt that reached its timeout is retried only with `on_timeout=True`.
+
+    `max_attempts=None` retries without a limit, until the step succeeds, the run is cancelled or its deadline passes;
+    of its failed attempts the last 100 are kept.
     """
 
-    max_attempts: int = 3
+    max_attempts: int | None = 3
     initial: Duration = "100ms"
     factor: float = 2.0
     max_delay: Duration = "30s"
@@ -30,14 +34,21 @@ class Retry:
     on_timeout: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1:
+        given: Any = self.max_attempts
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
             raise InvalidOptionError(
-                f"max_attempts is {self.max_attempts}", why="it counts all attempts, the first included"
+                f"max_attempts is {given!r:.60}",
+                why="it counts all attempts, the first included",
+                fix="Retry(max_attempts=5), or Retry(max_attempts=None) for no limit",
             )
         if self.factor < 1 or self.jitter < 0:
             raise InvalidOptionError("factor must be at least 1 and jitter at least 0")
         span(self.initial, what="initial")
         span(self.max_delay, what="max_delay")
+
+    def is_last(self, attempt: int) -> bool:
+        """Whether there is no attempt after this one; the first is 1."""
+        return self.max_attempts is not None and attempt >= self.max_attempts
 
     def may_retry(self, error: Exception | GeneratorExit) -> bool:
         """Whether the policy allows another attempt after an error of this type."""

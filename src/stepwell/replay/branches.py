@@ -11,11 +11,12 @@ from stepwell.codec.signatures import hints_of
 from stepwell.errors import HistoryDivergedError, InvalidOptionError, ReplayError
 from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry
-from stepwell.model.failures import is_closing, record_failure
+from stepwell.model.failures import is_closing
 from stepwell.model.locations import Location, check_name, named, subtree
 from stepwell.model.states import EntryStatus
 from stepwell.replay.captured_variables import WATCHED, BodyKind, VariableWatch, watch_of
 from stepwell.replay.event_loop import NUMBERS, Numbers
+from stepwell.replay.recorded_errors import record_error
 from stepwell.replay.recorded_values import decode_value, settle_value
 from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew, Suspend
@@ -88,7 +89,7 @@ class Branches:
         except BaseException as error:
             if not is_failure(error, inner):
                 raise
-            self._settled.append(Broken(name, record_failure(error)))
+            self._settled.append(Broken(name, record_error(self._turn, error)))
             inner.abandoned(is_recorded=self._is_recorded)
         if not self._arrived.done():
             self._arrived.set_result(None)

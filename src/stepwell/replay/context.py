@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpa
 from stepwell.clock import Duration, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
+from stepwell.logs import FIELDS
 from stepwell.model.attributes import AttributeValue
 from stepwell.model.schedules import Scheduled, scheduled_of
 from stepwell.model.states import EntryKind
@@ -159,8 +160,13 @@ class Context:
 
     @property
     def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """A logger that writes nothing during a replay."""
-        return SILENT if self.is_replaying else _LOG
+        """A logger that writes nothing during a replay. Its records carry run, key, workflow and path as fields."""
+        if self.is_replaying:
+            return SILENT
+        scope, run = self._scope, self._scope.turn.run
+        path = scope.turn.journal.names.text(scope.location) or None
+        place = (run.run_id, run.key, run.workflow, path, None)
+        return _Placed(_LOG, dict(zip(FIELDS, place, strict=True)))
 
     # --- steps ---
 
@@ -685,6 +691,13 @@ class Context:
 class _Silent(logging.LoggerAdapter[logging.Logger]):
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802  the standard library's name
         return False
+
+
+class _Placed(logging.LoggerAdapter[logging.Logger]):
+    """Adds the place of the code to each record; what the caller gives with `extra` wins."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 SILENT = _Silent(_LOG, {})

@@ -10,7 +10,7 @@ import msgspec
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.environment import LockstepThreads
-from stepwell.errors import CheckpointMissingError, Failure, Rollback, StepFailed, StepwellError, StoreError
+from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
@@ -26,6 +26,7 @@ from stepwell.replay.journal import Journal
 from stepwell.replay.plain_code import run_plain
 from stepwell.replay.primitives.checkpoint import checkpoint_floor
 from stepwell.replay.primitives.describe import described
+from stepwell.replay.recorded_errors import carried_by
 from stepwell.replay.recorded_values import stopped
 from stepwell.replay.rollback import left_to_undo, unwind
 from stepwell.replay.scopes import Scope
@@ -176,13 +177,13 @@ def _describe(turn: Turn, error: BaseException) -> FailureRecord:
     """The failure to record for a run. For a failed step, it is the step's own error with the step's path."""
     if isinstance(error, StepFailed):
         return msgspec.structs.replace(error.failure, path=error.path, attempts=error.attempts)
-    data = b"null"
-    if isinstance(error, Failure) and error.data is not None:
-        try:
-            data = turn.codec.encode_readable(error.data, place=Place(turn.run.workflow, "", "the data of a failure"))
-        except StepwellError as unstorable:
-            return record_failure(unstorable)
-    return record_failure(error, data=data)
+    try:
+        carried = carried_by(turn, error)
+    except StepwellError as unstorable:
+        return record_failure(unstorable)
+    except Exception as broken:  # noqa: BLE001  the function of a registered class
+        return record_failure(broken)
+    return record_failure(error, data=carried.data, fields=carried.names)
 
 
 def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:

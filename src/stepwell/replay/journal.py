@@ -333,6 +333,14 @@ class Journal:
             extras.attempts = [one for one in extras.attempts if one is not begun]
             extras.ended_attempts.append((location, begun.number))
 
+    def forget_attempts(self, location: Location, *, keep: int) -> None:
+        """Drop the oldest attempts of a step that is retried without a limit, so that its record does not grow."""
+        known = self.attempts.get(location, [])
+        while len(known) > keep:
+            oldest, extras = known.pop(0), self.pending.extras
+            extras.attempts = [one for one in extras.attempts if one is not oldest]
+            extras.ended_attempts.append((location, oldest.number))
+
     def keep_progress(self, progress: Progress) -> None:
         """Keep the progress of a body. The next commit, which is due now, makes it durable."""
         self.progress[progress.location] = progress

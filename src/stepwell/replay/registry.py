@@ -10,6 +10,8 @@ from stepwell.nearest import nearest
 from stepwell.replay.step_options import qualified_name
 from stepwell.replay.workflows import Workflow
 
+SYSTEM = "stepwell."  # how the names of stepwell's own workflows begin
+
 
 class Registry:
     """The workflows that one engine knows."""
@@ -18,6 +20,7 @@ class Registry:
         self._known: dict[str, Workflow[Any, Any]] = {}
         self._newest: dict[str, Workflow[Any, Any]] = {}
         self._latent: dict[str, Callable[[], Workflow[Any, Any]]] = {}
+        self._patterns: dict[str, Workflow[Any, Any]] = {}  # by what the names that they serve begin with
         self.declares_signals = False  # whether any workflow declares its signals
         for each in workflows:
             self.add(each)
@@ -26,6 +29,9 @@ class Registry:
         """Register a workflow. Raises `DuplicateNameError` if another function has the same name and version."""
         if not isinstance(definition, Workflow):
             raise InvalidOptionError(f"{definition!r} is not a workflow", fix="decorate it with @workflow")
+        if definition.is_pattern:
+            self._add_pattern(definition)
+            return
         known = self._known.get(definition.definition)
         if known is not None and known.fn is not definition.fn:
             raise DuplicateNameError(
@@ -52,7 +58,7 @@ class Registry:
 
     def newest(self, name: str) -> Workflow[Any, Any]:
         """The newest version of a workflow. Raises `UnknownWorkflowError` with the nearest names."""
-        found = self._newest.get(name)
+        found = self._newest.get(name) or self._named_like(name)
         if found is None:
             raise UnknownWorkflowError(
                 "workflow", name, near=nearest(name, self._newest), fix=f"known: {', '.join(self._newest) or 'none'}"
@@ -65,6 +71,38 @@ class Registry:
         if found is None and definition in self._latent:
             found = self._latent.pop(definition)()
             self._add_known(found)
+        if found is None and self._patterns:
+            name, _, version = definition.rpartition("@")
+            found = self._named_like(name, version)
+        return found
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether it serves workflows whose names only begin like those of a pattern."""
+        return bool(self._patterns)
+
+    def _add_pattern(self, definition: Workflow[Any, Any]) -> None:
+        beginning = definition.name[:-1]
+        known = self._patterns.get(beginning)
+        if known is not None and known.fn is not definition.fn:
+            raise DuplicateNameError(
+                f"two workflows serve the names {definition.name!r}",
+                where=f"{qualified_name(known.fn)} and {qualified_name(definition.fn)}",
+                fix="give one of them a longer beginning",
+            )
+        self._patterns[beginning] = definition
+
+    def _named_like(self, name: str, version: str = "") -> Workflow[Any, Any] | None:
+        """The workflow of a name that the longest fitting pattern serves; it is known from now on."""
+        fitting = [one for beginning, one in self._patterns.items() if name.startswith(beginning) and name != one.name]
+        if not fitting or name.startswith(SYSTEM):
+            return None
+        pattern = max(fitting, key=lambda one: len(one.name))
+        if version not in ("", str(pattern.version)):
+            return None
+        found = pattern.called(name)
+        self._add_known(found)
+        self._newest.setdefault(name, found)
         return found
 
     def _add_known(self, definition: Workflow[Any, Any]) -> None:

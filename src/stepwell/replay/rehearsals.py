@@ -22,7 +22,7 @@ from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 
 # Before every deadline, so that no timer fires in a rehearsal.
-_THEN = Instant(0)
+BEFORE_DEADLINES = Instant(0)
 NOTHING_CAME = Inbox()
 _UNDOES = frozenset({RunStatus.CANCELLING, RunStatus.COMPENSATING, RunStatus.COMPENSATION_FAILED})
 
@@ -53,7 +53,7 @@ def find_next_steps(
     """The steps that a run would run next, if it is not rolling back."""
     turn = begin_forward(workflow, run, Journal(run.run_id, history, run.last_seq), NOTHING_CAME, codec, threads)
     try:
-        turn.rehearse(_THEN)
+        turn.rehearse(BEFORE_DEADLINES)
         names = turn.journal.names
         return [
             Asked(body.location, names.text(body.location), hints_of(body.fn).returns, names.texts)
@@ -92,7 +92,7 @@ def perform(
     if turn is None:
         return Rehearsal(None, is_ended=True)
     try:
-        turn.rehearse(_THEN)
+        turn.rehearse(BEFORE_DEADLINES)
         text = turn.journal.names.text
         asks = tuple(text(body.location) for body in (*turn.bodies.asked, *turn.bodies.transactions))
         unable = _find_unable(turn, run.undo_floor if _undoes(run) else 0)
@@ -126,7 +126,7 @@ def _begin(
     if not left_to_undo(journal, run.undo_floor):
         return None
     undoing = run._replace(status=RunStatus.COMPENSATING)
-    return begin_rollback(workflow, undoing, journal, inbox, codec, _THEN, threads)
+    return begin_rollback(workflow, undoing, journal, inbox, codec, BEFORE_DEADLINES, threads)
 
 
 def _leave_out_undoing(journal: Journal) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from stepwell.codec.error_fields import rebuilt
 from stepwell.errors import (
     ChildFailed,
     JoinError,
@@ -88,7 +89,20 @@ def _also(base: type[RunError], kinds: tuple[type[Exception], ...]) -> type[RunE
         return base if len(kinds) == 1 else _also(base, kinds[:1])  # type: ignore[arg-type]  # as below
 
 
-def _build(base: type[RunError], qualified: str, *args: object) -> RunError:
+def _attributes(kind: type[Exception], failure: FailureRecord) -> dict[str, Any]:
+    """The attributes that the original exception had, as far as they are recorded exactly."""
+    if failure.data is None:
+        return {}
+    found = rebuilt(kind, failure.data)
+    if found is None:
+        recorded = failure.data if isinstance(failure.data, dict) else {}
+        found = {name: recorded[name] for name in failure.fields if name in recorded}
+    # `StepFailed` and its kin have names of their own, which the code of a workflow relies on.
+    return {name: value for name, value in found.items() if not hasattr(RunError, name) and name != "data"}
+
+
+def _build(base: type[RunError], failure: FailureRecord, *args: object) -> RunError:
+    qualified = failure.qualified
     plain = base(*args)  # type: ignore[arg-type]
     known = _KNOWN.get(qualified)
     if known is None:
@@ -96,7 +110,7 @@ def _build(base: type[RunError], qualified: str, *args: object) -> RunError:
     try:
         error = _bare(_also(base, tuple(_current(known))))  # type: ignore[arg-type]  # classes are hashable
         error.args = plain.args
-        for name, value in vars(plain).items():
+        for name, value in (_attributes(known[0], failure) | vars(plain)).items():
             setattr(error, name, value)
     except Exception:  # noqa: BLE001  an author's class may prevent any of this
         return plain
@@ -113,7 +127,7 @@ def _bare(kind: type[RunError]) -> RunError:
 
 def step_failed(path: str, failure: FailureRecord, attempts: int) -> RunError:
     """The exception of a step that failed permanently."""
-    return _build(StepFailed, failure.qualified, path, failure, attempts)
+    return _build(StepFailed, failure, path, failure, attempts)
 
 
 def revive(failure: FailureRecord) -> RunError:
@@ -130,7 +144,7 @@ def revive(failure: FailureRecord) -> RunError:
         case WaitTimeout.code:
             return WaitTimeout(failure.path)
         case _:
-            return _build(RecordedError, failure.qualified, failure)
+            return _build(RecordedError, failure, failure)
 
 
 def _revive_all(causes: dict[str, FailureRecord]) -> dict[str, Exception]:

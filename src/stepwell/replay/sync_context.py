@@ -121,7 +121,7 @@ class SyncContext:
 
     @property
     def log(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """A logger that writes nothing during a replay."""
+        """A logger that writes nothing during a replay. Its records carry run, key, workflow and path as fields."""
         return SILENT if self.is_replaying else self._inner.log
 
     # --- steps ---

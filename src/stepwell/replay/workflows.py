@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -67,6 +68,17 @@ class Workflow(Generic[In, Out]):
         self.input_default: Any = inputs[0].default if inputs else MISSING
         self.output_hint: Any = signature.returns
         self.schedules: Mapping[str, Schedule] = by_name(schedules, name)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it serves every name that begins like its own: `@workflow(name="tenant-*")`."""
+        return self.name.endswith("*")
+
+    def called(self, name: str) -> Workflow[In, Out]:
+        """The same code under a name that this pattern serves."""
+        other = copy.copy(self)
+        other.name = check_name(name, what="workflow name")
+        return other
 
     @property
     def discards(self) -> bool:

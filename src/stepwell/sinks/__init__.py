@@ -1,4 +1,4 @@
-"""Where emitted events go: functions of your own, signed webhooks, mail and topics."""
+"""Where emitted events go: functions of your own, signed webhooks, mail, topics, and streams of Redis, NATS and Kafka."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from stepwell.sinks.base import EmittedEvent, Sink
     from stepwell.sinks.emails import Email
     from stepwell.sinks.handlers import handler
+    from stepwell.sinks.kafka_topics import KafkaTopic
+    from stepwell.sinks.nats_subjects import NatsSubject
+    from stepwell.sinks.redis_streams import RedisStream
     from stepwell.sinks.signatures import verify_signature
     from stepwell.sinks.topics import TopicSink
     from stepwell.sinks.webhooks import Webhook
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Email",
     "EmittedEvent",
+    "KafkaTopic",
+    "NatsSubject",
+    "RedisStream",
     "Sink",
     "TopicSink",
     "Webhook",
@@ -26,6 +32,9 @@ _HOMES = {
     "stepwell.sinks.base": ["EmittedEvent", "Sink"],
     "stepwell.sinks.emails": ["Email"],
     "stepwell.sinks.handlers": ["handler"],
+    "stepwell.sinks.kafka_topics": ["KafkaTopic"],
+    "stepwell.sinks.nats_subjects": ["NatsSubject"],
+    "stepwell.sinks.redis_streams": ["RedisStream"],
     "stepwell.sinks.signatures": ["verify_signature"],
     "stepwell.sinks.topics": ["TopicSink"],
     "stepwell.sinks.webhooks": ["Webhook"],

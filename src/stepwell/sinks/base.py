@@ -41,7 +41,7 @@ class Sink(Protocol):
     """The interface of a sink. `send` returns when the event is delivered; any exception is a failed attempt.
 
     A `send` that is not asynchronous runs in a thread. The name is stored with every event that is owed to the sink, so
-    it must stay the same.
+    it must stay the same. If it has a coroutine function `close`, that is called when the worker ends.
     """
 
     @property

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from stepwell.testing.databases import StoreKind
     from stepwell.testing.errors import CrashFound, Diverged, KitClosedError, Stuck
     from stepwell.testing.factories import WorkflowTestCase, kit, kit_options
-    from stepwell.testing.faults import InjectedFailure
+    from stepwell.testing.faults import InjectedFailure, recorded_error
     from stepwell.testing.kits import Kit
     from stepwell.testing.runs import KitRun
     from stepwell.testing.scripts import advance, cancel, publish, send
@@ -36,6 +36,7 @@ __all__ = [
     "kit",
     "kit_options",
     "publish",
+    "recorded_error",
     "send",
     "unit_context",
 ]
@@ -45,7 +46,7 @@ _HOMES = {
     "contexts": ["UnitContext", "unit_context"],
     "databases": ["StoreKind"],
     "errors": ["CrashFound", "Diverged", "KitClosedError", "Stuck"],
-    "faults": ["InjectedFailure"],
+    "faults": ["InjectedFailure", "recorded_error"],
     "kits": ["Kit"],
     "factories": ["WorkflowTestCase", "kit", "kit_options"],
     "runs": ["KitRun"],

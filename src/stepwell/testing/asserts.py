@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from stepwell.clock import SECOND
+from stepwell.codec.base import ANY, Place, Row
 from stepwell.engine.views import EntryView, WaitView, wait_views
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
@@ -64,6 +65,17 @@ class RunAsserts(ABC):
         if last.status.value != "completed":
             self._fail(f"the run is {last.status.value} and has no output", self.why())
         found = self._world.ask(self._world.engine.result(last.run_id))
+        if found != output:
+            self._fail("the run has another output", *_different(output, found))
+        return self
+
+    def assert_output_json(self, output: Any) -> Self:
+        """The run has completed with this result as plain JSON values: a record is a dict, a time is text."""
+        last = self.details()[-1].run
+        if last.status.value != "completed" or last.output is None:
+            self._fail(f"the run is {last.status.value} and has no output", self.why())
+        place = Place(last.workflow, "", "the result", row=Row(last.run_id, "", "output"))
+        found = self._world.engine.codec.decode(last.output, ANY, place=place)
         if found != output:
             self._fail("the run has another output", *_different(output, found))
         return self

@@ -6,14 +6,17 @@ import asyncio
 import fnmatch
 import functools
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stepwell.environment import Executor
 from stepwell.errors import InvalidOptionError
+from stepwell.model.failures import words_of
 from stepwell.replay.bodies import Body
 from stepwell.replay.isolation import Isolated
+from stepwell.replay.revival import known_type
 from stepwell.replay.steps import Step
 
 Target = str | Callable[..., Any]
@@ -24,6 +27,33 @@ NOTHING: Final = object()
 
 class InjectedFailure(Exception):  # noqa: N818  it is a failure on purpose
     """The exception of a step that `fail` makes fail."""
+
+
+def recorded_error(qualified: str, message: str) -> Exception:
+    """An exception for `mock(raises=...)` that is recorded as one of this type and text, such as
+    `recorded_error("shop.CardDeclined", "no funds")`. Its own class need not be importable, nor take one argument.
+    """
+    kind = known_type(qualified)
+    if kind is not None:
+        try:
+            error = kind(message)
+        except Exception:  # noqa: BLE001  a class that takes other arguments
+            error = None
+        if error is not None and words_of(error) == message:
+            return error
+    module, name = (kind.__module__, kind.__qualname__) if kind is not None else _parted(qualified)
+    parts = {"__module__": module, "__qualname__": name}
+    made: type[Exception] = type(name.rpartition(".")[2], (Exception,), parts)
+    return made(message)
+
+
+def _parted(qualified: str) -> tuple[str, str]:
+    """Module and name of a type: the module is the longest part that is loaded."""
+    parts = qualified.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        if ".".join(parts[:end]) in sys.modules:
+            return ".".join(parts[:end]), ".".join(parts[end:])
+    return ".".join(parts[:-1]), parts[-1]
 
 
 def matches(target: Target, path: str, fn: Callable[..., Any] | None = None) -> bool:

@@ -12,6 +12,7 @@ from stepwell.advice import in_python
 from stepwell.clock import SECOND, Clock, Instant, Span, SystemClock
 from stepwell.codec.base import Codec, Place, event_row
 from stepwell.codec.envelopes import read_plainly
+from stepwell.codec.json_codec import JsonCodec
 from stepwell.config import WorkerSettings
 from stepwell.engine.records import RecordKind
 from stepwell.engine.triggers import Trigger
@@ -208,7 +209,7 @@ class World:
             self.database.open(node.environment, self.clock),
             self._workflows.values(),
             settings=WorkerSettings(**chosen).completed(),  # variables and files of the machine do not matter
-            codec=self.options.codec,
+            codec=(self.options.codec or JsonCodec()).refusing_untyped(),
             is_offloading=self.options.is_offloading,
             sinks=self.options.sinks,
             lifecycle=self.options.lifecycle,

@@ -20,6 +20,7 @@ from stepwell.worker.code import Code
 from stepwell.worker.commits import Commits
 from stepwell.worker.deadline_timer import DeadlineTimer
 from stepwell.worker.defects import Defect, contained
+from stepwell.worker.history_limits import check_history, first_look
 from stepwell.worker.moves import ClaimFacts, NextMove, decide_next, is_due_soon, is_interrupted
 from stepwell.worker.resources import Resources
 from stepwell.worker.run_logs import fields_of
@@ -57,6 +58,7 @@ class Execution:
         "_code",
         "_commits",
         "_defect",
+        "_entries_checked",
         "_host",
         "_journal",
         "_resources",
@@ -79,6 +81,7 @@ class Execution:
         self._stop = Stop(claim, journal, code, commits, bodies, transactions)
         self._timer = DeadlineTimer(claim, resources)
         self._defect: Defect | None = None
+        self._entries_checked = first_look(resources.settings.entries_max)  # entries, from which on to look again
 
     @property
     def run(self) -> Run:
@@ -225,6 +228,8 @@ class Execution:
             raise
         except BaseException as error:  # noqa: BLE001  a defect affects only this run
             self._code.diverge(turn, error)
+        if len(turn.journal.entries) > self._entries_checked:
+            self._entries_checked = check_history(turn, self._resources.settings.entries_max)
         if turn.bodies.unwanted:
             self._bodies.cancel_unwanted(turn.bodies.unwanted, self.body_ended)
             turn.bodies.unwanted.clear()

@@ -197,6 +197,16 @@ class Relay:
             attempt=owed.attempts + 1,
         )
 
+    async def close(self) -> None:
+        """Close the connection of the sink, if it has one."""
+        close = getattr(self._sink, "close", None)
+        if not inspect.iscoroutinefunction(close):
+            return
+        try:
+            await close()
+        except Exception:  # noqa: BLE001  the worker ends all the same
+            _LOG.exception("sink %s could not be closed", self._sink.name)
+
     def _unsent(self, owed: Owed, error: BaseException) -> Unsent:
         attempt, retry = owed.attempts + 1, self._sink.retry
         record = record_failure(error)
@@ -204,12 +214,12 @@ class Relay:
         retry_in = decide_retry(self._sink, attempt, error, self._resources.environment.random.random())
         fate = "no further retry" if retry_in is None else f"retry in {retry_in / SECOND:.1f} s"
         _LOG.warning(
-            "sink %s: event %s (%s) was not sent, attempt %d of %d: %s; %s",
+            "sink %s: event %s (%s) was not sent, attempt %d%s: %s; %s",
             self._sink.name,
             owed.name,
             owed.event_id,
             attempt,
-            retry.max_attempts,
+            "" if retry.max_attempts is None else f" of {retry.max_attempts}",
             failure,
             fate,
         )
@@ -229,6 +239,11 @@ class Relays:
         """The outbox may have events for any sink."""
         for relay in self._relays:
             relay.wake()
+
+    async def close(self) -> None:
+        """Close the connections that sinks have open."""
+        for relay in self._relays:
+            await relay.close()
 
     async def drain(self, deadline: float) -> None:
         """Drain all of them until the deadline, by the monotonic clock."""
@@ -256,7 +271,7 @@ class _BlockingCall:
 
 def decide_retry(sink: Sink, attempt: int, error: BaseException, chance: float) -> Span | None:
     """How long to wait after failed attempt number `attempt`; None if it was the last."""
-    if attempt >= sink.retry.max_attempts or isinstance(error, Fatal):
+    if sink.retry.is_last(attempt) or isinstance(error, Fatal):
         return None
     failed = error if isinstance(error, Exception) else RuntimeError(str(error))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stepwell.clock import SECOND, span
+from stepwell.model.workers import NewWorker
 from stepwell.worker.claimer import Claimer
 from stepwell.worker.relay import Relays
 from stepwell.worker.resources import Resources
@@ -31,6 +32,8 @@ class Sweeper:
     async def sweep_once(self) -> float:
         """Release stranded runs, and wake the loops that may have work; returns the seconds to the next expiry."""
         store, wake = self._resources.store, self._resources.wake
+        if self._resources.registry.has_patterns:
+            await self._find_named()
         upcoming = await store.views.upcoming_work(self._resources.registry.definitions)
         if upcoming.has_stranded:
             await self._rescue()
@@ -39,6 +42,18 @@ class Sweeper:
         self._relays.wake()
         lease_ends_at = upcoming.lease_ends_at
         return float("inf") if lease_ends_at is None else max(0.01, (lease_ends_at - store.now()) / SECOND)
+
+    async def _find_named(self) -> None:
+        """Serve the workflows that have runs, and whose names a pattern of this worker fits."""
+        resources = self._resources
+        registry, before = resources.registry, len(resources.registry.definitions)
+        for definition in await resources.store.views.list_definitions():
+            registry.find(definition)
+        if len(registry.definitions) > before:
+            settings, lease = resources.settings, resources.lease
+            worker = NewWorker(lease.incarnation, settings.name, settings.lease_span, registry.definitions)
+            await resources.store.workers.register(worker)
+            resources.wake.set()
 
     async def _rescue(self) -> None:
         store, run_log = self._resources.store, self._resources.run_log

@@ -11,7 +11,7 @@ from stepwell import collector
 from stepwell.clock import SECOND
 from stepwell.codec.base import Codec
 from stepwell.config import WorkerSettings
-from stepwell.environment import Environment, SystemExecutor, wait_set
+from stepwell.environment import Environment, LoopWatch, SystemExecutor, wait_set
 from stepwell.errors import LeaseLostError, StepwellError, StoreLostError
 from stepwell.ids import Incarnation, RunId
 from stepwell.model.runs import Claimed, Run
@@ -19,6 +19,7 @@ from stepwell.model.workers import Claimant
 from stepwell.replay.registry import Registry
 from stepwell.sinks.routes import Routes
 from stepwell.stores.base.store import Store
+from stepwell.worker.blocking import watch_loop
 from stepwell.worker.claimer import Claimer
 from stepwell.worker.committer import Committer
 from stepwell.worker.companions import Companion
@@ -85,6 +86,7 @@ class Worker:
         self.lost: StoreLostError | None = None  # the error, if the database is gone
         self.has_failed = asyncio.Event()
         self._unlisten: Callable[[], None] = lambda: None
+        self._watch: LoopWatch | None = None
         # Not in a simulated process: if it were killed, the collector of the real process would stay tuned.
         self._is_real = isinstance(environment.executor, SystemExecutor)
 
@@ -95,6 +97,8 @@ class Worker:
         await self._registration.register()
         if self._is_real:
             collector.relax()
+            self._watch = watch_loop(lambda: self.active > 0)
+            self._watch.start()
         self._unlisten = self._resources.store.wakeups.listen(self._hints.receive)
         self._supervisor.supervise("claimer", self._claimer.serve)
         self._supervisor.supervise("lease", self._registration.serve)
@@ -129,6 +133,8 @@ class Worker:
         await self._end_parts()
         if self._is_real:
             collector.restore()
+        if self._watch is not None:
+            self._watch.end()
         if self.failure is not None:
             with suppress(TimeoutError):  # its lease is being released already
                 async with asyncio.timeout(seconds):
@@ -148,6 +154,7 @@ class Worker:
         self._executions.is_closed = True
         await self._supervisor.close()
         await self._hints.close()
+        await self._relays.close()
         self._executions.drop_all()
         self._resources.committer.close()
 

@@ -55,9 +55,9 @@ def test_bytes_written_by_this_version_are_read_for_ever(value: Any, payload: by
 
 def test_an_unknown_first_byte_is_named_together_with_the_known_ones() -> None:
     with pytest.raises(CorruptRecordError) as caught:
-        CODEC.decode(b"z{}", dict, place=PLACE)
+        CODEC.decode(b"y{}", dict, place=PLACE)
 
-    assert caught.value.why == "found first byte b'z'; known: b'j' (JSON version 1)"
+    assert caught.value.why == "found first byte b'y'; known: b'j' (JSON version 1)"
     assert caught.value.where == "workflow checkout, path payment/charge"
 
 

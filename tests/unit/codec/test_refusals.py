@@ -36,7 +36,8 @@ def test_the_error_names_what_where_why_and_a_fix() -> None:
         "  where   workflow checkout, path payment/charge",
         "  why     `result.session[3].content`: it is a `tests.unit.codec.samples.Session`; stored values are "
         "JSON-like, dataclass, msgspec.Struct, TypedDict, NamedTuple, pydantic model, Enum, UUID, datetime, "
-        "Decimal or bytes",
+        "Decimal or bytes; for a class of your own write stepwell.codec.register(tests.unit.codec.samples.Session, "
+        "encode=..., decode=...)",
         "  fix     return or pass plain data instead of `result.session[3].content`, or leave it out",
     ]
 

@@ -10,6 +10,7 @@ from stepwell.cli.bars import Bars
 from stepwell.cli.errors import PROBLEMS
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.targets import complete_run
 from stepwell.cli.texts import clean, dump_json
 
 if TYPE_CHECKING:
@@ -76,6 +77,49 @@ def check(
     _print(out, report, how)
     if report.errors or (strict and report.warnings):
         ctx.exit(PROBLEMS)
+
+
+@command("debug")
+@click.argument("run", metavar="RUN", shell_complete=complete_run)
+@click.argument("path", metavar="[PATH]", required=False)
+def debug(settings: Settings, run: str, path: str | None) -> None:
+    """Replay a recorded run under pdb, from its first line or from the line that calls the step at PATH.
+
+    Each step returns its recorded result. No step runs, and nothing is written. RUN may be a history file.
+
+    \b
+    Example:
+      stepwell debug order-42 --app app.py
+      stepwell debug order-42 payment/charge --app app.py
+      stepwell debug tests/histories/order.json --app app.py
+    """
+    from stepwell.app import file_codec
+    from stepwell.check import debugger
+    from stepwell.check.exports import export_run
+    from stepwell.check.histories import Recording, read
+    from stepwell.cli.client import Client, ask
+    from stepwell.cli.targets import get_run_id
+    from stepwell.errors import UnknownWorkflowError
+    from stepwell.nearest import nearest
+    from stepwell.replay.registry import Registry
+
+    app = settings.need_app("debug RUN --app").need_work()
+
+    async def read_run(client: Client) -> Recording:
+        return await export_run(client.store, await get_run_id(client, run))
+
+    recording = read(run) if run.endswith(".json") else ask(settings, read_run)
+    registry = Registry(app.workflows)
+    workflow = registry.find(recording.run.definition)
+    if workflow is None:
+        raise UnknownWorkflowError(
+            "workflow",
+            recording.run.definition,
+            near=nearest(recording.run.definition, registry.definitions),
+            fix="name the application that has the code of this run: --app app.py",
+        )
+    ended = debugger.debug(workflow, recording, path=path, codec=file_codec(app))
+    Output(settings).note(ended.words)
 
 
 def _has_database(settings: Settings, *, is_asked: bool) -> bool:

@@ -295,7 +295,8 @@ def _diff_body(found: Difference) -> dict[str, Any]:
 @click.option(
     "--keep", multiple=True, metavar="NAME", help="With --redact: keep the texts of a path or field. Repeatable."
 )
-def export(settings: Settings, run: str, file: str | None, redact: bool, keep: tuple[str, ...]) -> None:
+@click.option("--as-test", is_flag=True, help="Write a pytest that repeats the run, instead of its history.")
+def export(settings: Settings, run: str, file: str | None, redact: bool, keep: tuple[str, ...], as_test: bool) -> None:
     """Write the history of a run to a file, for `check --histories` and for tests.
 
     With --app the history is replayed against your code before it is written. If the code needs a text that --redact
@@ -304,7 +305,11 @@ def export(settings: Settings, run: str, file: str | None, redact: bool, keep: t
     \b
     Example:
       stepwell export order-42 --redact --keep status -o tests/histories/order.json
+      stepwell export order-42 --as-test --app app.py -o tests/test_order_42.py
     """
+    if as_test:
+        _export_test(settings, run, file, is_redacted=redact, keep=keep)
+        return
     from stepwell.check import histories
     from stepwell.check.redactions import redact_recording
 
@@ -322,6 +327,35 @@ def export(settings: Settings, run: str, file: str | None, redact: bool, keep: t
     _write(file, histories.dump(recording))
     kind = "redacted" if redact else "with all its values"
     out.note(f"Wrote {file}: run {recording.run.run_id}, {len(recording.history.entries)} entries, {kind}")
+
+
+def _export_test(settings: Settings, run: str, file: str | None, *, is_redacted: bool, keep: tuple[str, ...]) -> None:
+    """Write a test that repeats the run."""
+    from stepwell.check.exports import family_of
+    from stepwell.check.histories import Recording
+    from stepwell.check.recorded_tests import write_test
+    from stepwell.check.redactions import redact_recording
+    from stepwell.replay.registry import Registry
+
+    if keep and not is_redacted:
+        raise click.UsageError("--keep needs --redact")
+
+    async def write(client: Client) -> str:
+        run_id = await get_run_id(client, run)
+        detail, *children = [client.readable(one) for one in await family_of(client.store, run_id)]
+        app = client.app
+        workflow = None if app is None else Registry(app.workflows).find(detail.run.definition)
+        if is_redacted:
+            redacted = redact_recording(Recording(detail.run, detail.history), keep=keep)
+            detail, children = detail._replace(run=redacted.run, history=redacted.history), []
+        return write_test(detail, workflow=workflow, children=children, fetch=client.engine.runs.fetch)
+
+    text, out = ask(settings, write), Output(settings)
+    if file is None:
+        out.lines(text.splitlines())
+        return
+    _write(file, text.encode())
+    out.note(f"Wrote {file}. It runs with: pytest {shell_word(file)}")
 
 
 async def _read_run(client: Client, target: str) -> Recording:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -31,7 +31,7 @@ _REASON = click.option("--reason", default="", help="Why, kept in the audit of t
 @command("retry")
 @choosing
 def retry(settings: Settings, **which: Any) -> int:
-    """Retry a failed run from the step that failed.
+    """Retry a failed run from the step that failed, or at once what waits for its next attempt.
 
     The step gets a new budget of attempts. Recorded steps are not run again.
 
@@ -45,7 +45,7 @@ def retry(settings: Settings, **which: Any) -> int:
         {},
         done="Retrying",
         impossible="be retried",
-        needs="a failed run whose key no other active run has",
+        needs="a failed run whose key no other active run has, or a run that waits for the next attempt at a step",
     )
     return act_on(settings, RunSelection(**which), act)
 
@@ -79,11 +79,9 @@ def redrive(
     """
     if result is not None and skipped is None:
         raise click.UsageError("--result is the result of the step to --skip.")
-    if version not in ("same", "new") and not (version.isascii() and version.isdigit()):
-        raise click.UsageError("--version is new, same or a number.")
     options: dict[str, Any] = {
         "from_path": from_path,
-        "version": version if version in ("same", "new") else int(version),
+        "version": _read_version(version),
         "skip": skipped,
         "reason": reason,
         **({} if input_ is None else {"input": read_json(input_, what="the input")}),
@@ -169,6 +167,7 @@ def skip(settings: Settings, run: str, path: str, result: str | None, dry_run: b
 @click.argument("run", metavar="RUN", shell_complete=complete_run)
 @click.option("--from", "from_path", metavar="PATH", required=True, help="The history before this step is copied.")
 @click.option("--key", help="Of the new run.")
+@click.option("--version", default="same", metavar="new|same|N", help="Of the workflow. Default: same.")
 @click.option("--input", "input_", metavar="JSON", help="Another input: JSON, @file or - for standard input.")
 @click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @_REASON
@@ -178,6 +177,7 @@ def fork(
     run: str,
     from_path: str,
     key: str | None,
+    version: str,
     input_: str | None,
     dry_run: bool,
     reason: str,
@@ -189,27 +189,29 @@ def fork(
 
     \b
     Example:
-      stepwell fork order-42 --from payment/charge --key order-42-again
+      stepwell fork order-42 --from payment/charge --key order-42-again --version new
     """
     from stepwell.engine.repairs import UNCHANGED
 
+    chosen = _read_version(version)
     value = _given(input_, UNCHANGED, "the input")
     return _repair(
         settings,
         RunSelection(run, None, dry_run, True, by),
         lambda engine, run_id, dry: engine.repairs.fork(
-            run_id, from_path, key=key, input=value, by=by, reason=reason, dry_run=dry
+            run_id, from_path, key=key, version=chosen, input=value, by=by, reason=reason, dry_run=dry
         ),
     )
 
 
 @click.group("rollback", cls=Group)
 def rollback() -> None:
-    """Resume a rollback that is incomplete.
+    """Resume a rollback that is incomplete, or tell it what a person has undone.
 
     \b
     Example:
       stepwell rollback resume order-42
+      stepwell rollback mark-undone order-42 payment/charge --reason "refunded by hand"
     """
 
 
@@ -232,7 +234,39 @@ def _resume(settings: Settings, **which: Any) -> int:
     return act_on(settings, RunSelection(**which), act)
 
 
+@command("mark-undone")
+@click.argument("run", metavar="RUN", shell_complete=complete_run)
+@click.argument("path", metavar="PATH")
+@click.option("--reason", required=True, help="How it was undone, kept in the audit of the run.")
+@by_option
+def _mark_undone(settings: Settings, run: str, path: str, reason: str, by: str) -> int:
+    """Record that a person has undone the effect of a step, and resume the rollback without its compensation.
+
+    \b
+    Example:
+      stepwell rollback mark-undone order-42 payment/charge --reason "refunded by hand, ticket 42"
+    """
+    act = Act(
+        "mark_undone",
+        {"path": path, "reason": reason},
+        done="Marked as undone, rollback resumed",
+        impossible="have an effect marked as undone",
+        needs="a run whose rollback is incomplete",
+    )
+    return act_on(settings, RunSelection(run, None, False, True, by), act)
+
+
 rollback.add_command(_resume)
+rollback.add_command(_mark_undone)
+
+
+def _read_version(text: str) -> Literal["same", "new"] | int:
+    """A version as people write it."""
+    if text in ("same", "new"):
+        return "same" if text == "same" else "new"
+    if not (text.isascii() and text.isdigit()):
+        raise click.UsageError("--version is new, same or a number.")
+    return int(text)
 
 
 def _repair(settings: Settings, which: RunSelection, do: Repair, act: Act | None = None) -> int:

@@ -327,6 +327,27 @@ def _tracebacks(run: RunView) -> Iterator[tuple[str, str]]:
             yield f"traceback of the {title}{at}", origin.failure.trace
 
 
+@command("state")
+@click.argument("run", metavar="RUN", shell_complete=complete_run)
+@click.argument("name", default="")
+@click.option("--wait", metavar="10s", help="Wait this long until the run publishes it.")
+def state(settings: Settings, run: str, name: str, wait: str | None) -> None:
+    """Print what a run has published, under NAME or without a name.
+
+    \b
+    Example:
+      stepwell state order-42 quote --wait 10s
+    """
+
+    async def read(client: Client) -> tuple[str, Any]:
+        run_id = await get_run_id(client, run)
+        return run_id, await client.engine.state(run_id, name, wait=wait)
+
+    run_id, value = ask(settings, read)
+    body = {"run_id": run_id, "name": name, "value": value}
+    Output(settings).one("stepwell.state/1", body, run_ids=[run_id], words=lambda: [clean(dump_json(value))])
+
+
 @command("watch")
 @click.argument("run", shell_complete=complete_run)
 @click.option("--timeout", metavar="TIME", help="Stop watching after this time (30s, 5m); the run continues.")

@@ -20,6 +20,7 @@ from stepwell.wiring import Engine
 _LISTED_MAX: Final = 500  # paths in one list
 
 PathText = Annotated[str, Meta(min_length=1, max_length=2_000)]
+VersionField = Literal["same", "new"] | Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class RewindBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -43,7 +44,7 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Where to continue, on which version, and with which input; every field is optional."""
 
     from_: PathText | None = msgspec.field(default=None, name="from")
-    version: Literal["same", "new"] | Annotated[int, Meta(ge=1, le=2**31 - 1)] = "same"
+    version: VersionField = "same"
     input: Any | UnsetType = UNSET
     skip: PathText | None = None
     result: Any | UnsetType = UNSET
@@ -52,13 +53,21 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ForkBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where to fork, and the key and input of the new run."""
+    """Where to fork, and the key, version and input of the new run."""
 
     from_: PathText = msgspec.field(name="from")
     key: KeyText | None = None
+    version: VersionField = "same"
     input: Any | UnsetType = UNSET
     reason: Text = ""
     dry_run: bool = False
+
+
+class MarkUndoneBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The step whose effect a person has undone, and how."""
+
+    path: PathText
+    reason: Annotated[Text, Meta(min_length=1)]
 
 
 class RepairBody(msgspec.Struct):
@@ -185,6 +194,7 @@ async def fork(call: Call) -> Reply:
     body: ForkBody = call.body
     how: dict[str, Any] = {
         "key": body.key,
+        "version": body.version,
         "input": _given(body.input, UNCHANGED),
         "by": call.caller.name,
         "reason": body.reason,
@@ -194,9 +204,9 @@ async def fork(call: Call) -> Reply:
 
 
 async def retry(call: Call) -> Reply:
-    """Continue a failed run from the step that failed."""
+    """Continue a failed run from the step that failed, or run at once what waits for its next attempt."""
     by = call.caller.name
-    needs = "a failed run whose key no other active run has"
+    needs = "a failed run whose key no other active run has, or a run that waits for the next attempt at a step"
     return await act(call, lambda engine, target: engine.repairs.retry(target, by=by), "be retried", needs)
 
 
@@ -224,6 +234,18 @@ async def list_skippable(call: Call) -> Reply:
     return Reply(SkippableList(found.run_id, places, found.why_not))
 
 
+async def mark_undone(call: Call) -> Reply:
+    """Record that the effect of a step was undone by a person, and resume the rollback."""
+    body: MarkUndoneBody = call.body
+    how: dict[str, Any] = {"by": call.caller.name, "reason": body.reason}
+    return await act(
+        call,
+        lambda engine, target: engine.repairs.mark_undone(target, body.path, **how),
+        "have an effect marked as undone",
+        "a run whose rollback is incomplete",
+    )
+
+
 OPERATIONS = (
     look(
         "/runs/{run}/skippable",
@@ -235,6 +257,14 @@ OPERATIONS = (
     steer("/runs/{run}/retry", "retry_run", retry, "Continue a failed run", ActedBody),
     steer(
         "/runs/{run}/resume-rollback", "resume_rollback", resume_rollback, "Resume an incomplete rollback", ActedBody
+    ),
+    steer(
+        "/runs/{run}/mark-undone",
+        "mark_undone",
+        mark_undone,
+        "Record that a person has undone a step, and resume the rollback",
+        ActedBody,
+        MarkUndoneBody,
     ),
     steer("/runs/{run}/rewind", "rewind_run", rewind, "Rewind a run to a step", RepairBody, RewindBody),
     steer("/runs/{run}/skip", "skip_run", skip, "Supply the result of a step or wait", RepairBody, SkipBody),

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from stepwell.check.recorded_tests import file_name, write_test
 from stepwell.errors import (
+    NotAllowedError,
     NotFoundError,
     RequestError,
     ResultTimeout,
@@ -40,6 +42,7 @@ from stepwell.model.states import TERMINAL, RunStatus
 
 Cursor = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_-]+$")]
 _CURSOR = "runs:"
+_CHILDREN_MAX = 50  # of a run that is written as a test
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -76,6 +79,30 @@ class ActBody(msgspec.Struct):
     before: str
     after: str
     reason: str
+
+
+class StateValueQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The name that the run publishes under, and how many seconds to wait for it."""
+
+    name: Annotated[str, Meta(max_length=200)] = ""
+    wait: Annotated[float, Meta(ge=0, le=WAIT_MAX_SECONDS)] = 0
+
+
+class StateValueBody(msgspec.Struct):
+    """What a run has published; `value` is a payload, and null also if it has published nothing."""
+
+    run_id: str
+    name: str
+    is_published: bool
+    value: Any
+
+
+class TestBody(msgspec.Struct):
+    """A pytest that repeats a run: the text of a file, and its usual name."""
+
+    run_id: str
+    file_name: str
+    text: str
 
 
 class ActList(msgspec.Struct):
@@ -162,6 +189,33 @@ async def result(call: Call) -> Reply:
     return Reply(body, 200 if is_ended else 202)
 
 
+async def await_state(call: Call) -> Reply:
+    """What a run has published under a name; with `wait`, as soon as it has."""
+    query: StateValueQuery = call.query
+    engine, target = call.services.engine, call.path["run"]
+    view = await engine.runs.get(target)
+    try:
+        value = await engine.state(target, query.name, wait=query.wait or None)
+    except ResultTimeout:
+        value = None
+    return Reply(StateValueBody(view.run_id, query.name, value is not None, call.show(value)))
+
+
+async def show_test(call: Call) -> Reply:
+    """A pytest that repeats a run."""
+    if not call.caller.sees_payloads:
+        raise NotAllowedError(
+            "a test has the payloads of its run",
+            why=f"{call.caller.name} may not see payloads",
+            fix="ask with a token that sees payloads",
+        )
+    engine = call.services.engine
+    detail = await engine.runs.detail(call.path["run"])
+    children = [await engine.runs.detail(child.run_id) for child in detail.children[:_CHILDREN_MAX] if not child.damage]
+    text = write_test(detail, workflow=engine.runs.workflow_of(detail.run), children=children, fetch=engine.runs.fetch)
+    return Reply(TestBody(detail.run.run_id, file_name(detail), text))
+
+
 async def list_acts(call: Call) -> Reply:
     """What operators did to a run."""
     target = call.path["run"]
@@ -194,6 +248,15 @@ OPERATIONS = (
         {200: ResultBody, 202: ResultBody},
         query=ResultQuery,
     ),
+    look(
+        "/runs/{run}/state/value",
+        "await_state",
+        await_state,
+        "What a run has published under a name, by long poll",
+        {200: StateValueBody},
+        query=StateValueQuery,
+    ),
+    look("/runs/{run}/test", "show_test", show_test, "A pytest that repeats the run", {200: TestBody}),
     look("/runs/{run}/acts", "list_run_acts", list_acts, "What operators did to a run", {200: ActList}),
     steer("/runs/{run}/cancel", "cancel_run", cancel, "Cancel a run and its children", ActedBody, CancelBody),
 )

@@ -18,6 +18,7 @@ from stepwell.replay.captured_variables import BodyKind
 from stepwell.replay.event_loop import NUMBERS, Numbers
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.primitives.join import OnError
+from stepwell.replay.recorded_errors import record_error
 from stepwell.replay.recorded_values import decode_recorded, settle_value
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
@@ -192,7 +193,7 @@ async def _outcome_of(inner: Scope, function: ItemFunction, item: Any) -> tuple[
         if not is_failure(error, inner):
             raise
         # The path names the item, so that a retry can remove it from the record, too.
-        failure = record_failure(error, path=turn.journal.names.text(inner.location))
+        failure = record_error(turn, error, path=turn.journal.names.text(inner.location))
         return encode_failure(failure), EntryStatus.FAILED
     return stored, EntryStatus.DONE
 

@@ -12,7 +12,7 @@ import msgspec
 
 from stepwell.advice import Advice, Verb
 from stepwell.clock import Instant, Span, to_timedelta
-from stepwell.codec.base import Place
+from stepwell.codec.error_fields import NO_FIELDS, ErrorFields
 from stepwell.errors import Failure, OutcomeUnknown, ReplayError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureKind, FailureRecord
 from stepwell.model.entries import Attempt, Entry
@@ -25,6 +25,7 @@ from stepwell.replay.compensations import UndoFailed, describe_call
 from stepwell.replay.copies import PassedArguments, is_fixed
 from stepwell.replay.operations import Operation
 from stepwell.replay.primitives.emit import emits_of
+from stepwell.replay.recorded_errors import carried_by
 from stepwell.replay.recorded_values import decode_recorded, stopped
 from stepwell.replay.revival import register_raised, step_failed
 from stepwell.replay.scopes import Scope
@@ -36,6 +37,7 @@ R = TypeVar("R")
 # Bound once: looking up a member of an enum costs as much as a call.
 _STEP, _DONE = EntryKind.STEP, EntryStatus.DONE
 # `GeneratorExit` is not raised on purpose: it comes from a broken generator, as `StopIteration` does.
+ATTEMPTS_KEPT: Final = 100  # failed attempts of one step: more are retried without a limit, and the oldest are dropped
 _RETRIABLE: Final = (Exception, GeneratorExit)
 
 
@@ -71,7 +73,13 @@ class GiveUp:
 
 
 def decide(
-    attempted: Raised | TimedOut, *, attempt: int, policy: Retry, now: Instant, chance: float, data: bytes = b"null"
+    attempted: Raised | TimedOut,
+    *,
+    attempt: int,
+    policy: Retry,
+    now: Instant,
+    chance: float,
+    fields: ErrorFields = NO_FIELDS,
 ) -> RetryAt | GiveUp:
     """Decide what happens after a failed attempt. The caller carries it out."""
     match attempted:
@@ -84,7 +92,7 @@ def decide(
             may_retry = isinstance(error, _RETRIABLE) and policy.may_retry(error)
         case _:
             assert_never(attempted)
-    failure = record_failure(error, data=data)
+    failure = record_failure(error, data=fields.data, fields=fields.names)
     if not may_retry or not isinstance(error, _RETRIABLE):
         final: FailureKind = "critical"
         if isinstance(attempted, TimedOut):
@@ -92,7 +100,7 @@ def decide(
         elif isinstance(error, Failure):
             final = "failure"
         return GiveUp(msgspec.structs.replace(failure, kind=final))
-    if attempt >= policy.max_attempts:
+    if policy.is_last(attempt):
         return GiveUp(msgspec.structs.replace(failure, kind="exhausted"))
     return RetryAt(Instant(now + policy.wait_after(attempt, error, chance)), failure)
 
@@ -164,7 +172,7 @@ async def perform(
             await turn.order.reach_end()
             return _give_up(turn, location, kind, record_failure(error), turn.now - first_at, len(past or ()) + 1), None
     if past:
-        number = len(past)
+        number = past[-1].number
         counted = sum(1 for attempt in past if attempt.at > (turn.run.retried_at or 0))
         last = past[-1]
         if counted and last.is_unknown:
@@ -197,7 +205,7 @@ async def perform(
             step.takes_context,
             options.timeout,
             number,
-            counted >= options.retry.max_attempts,
+            options.retry.is_last(counted),
             turn.loop.own_future(),
         )
         if options.at_most_once:
@@ -239,6 +247,7 @@ async def _wait_for_next(turn: Turn, location: Location, number: int, decision: 
     """Record a failed attempt, and wait until the next one is due."""
     failed = encode_failure(decision.failure)
     turn.journal.record_attempt(Attempt(location, number, _attempted_at(turn), failed, decision.at))
+    turn.journal.forget_attempts(location, keep=ATTEMPTS_KEPT)
     await turn.wait(location, WaitKind.RETRY, decision.at)
 
 
@@ -251,7 +260,7 @@ def _lost(turn: Turn, location: Location, begun: Attempt, step: Step[..., Any], 
     words = f"its worker was lost while it ran, and its limit of {limit} has passed since it began"
     policy, error = step.options_.retry, TimeoutError(words)
     failure = record_failure(error)
-    if counted >= policy.max_attempts:
+    if policy.is_last(counted):
         return GiveUp(msgspec.structs.replace(failure, kind="timeout"))
     try:
         wait = policy.wait_after(counted, error, _chance(turn, location, begun.number))
@@ -340,7 +349,7 @@ def _after_failure(
             policy=policy,
             now=turn.now,
             chance=_chance(turn, location, number),
-            data=_data_of(turn, error),
+            fields=_fields_of(turn, error),
         )
     except Exception as broken:  # noqa: BLE001  a policy's own callable failed: final, with that error
         return GiveUp(_critical(broken))
@@ -350,15 +359,14 @@ def _critical(error: BaseException) -> FailureRecord:
     return msgspec.structs.replace(record_failure(error), kind="critical")
 
 
-def _data_of(turn: Turn, error: BaseException | None) -> bytes:
+def _fields_of(turn: Turn, error: BaseException | None) -> ErrorFields:
     match error:
-        case Failure() if error.data is not None:
-            place = Place(turn.run.workflow, "", "the data of a failure")
-            return turn.codec.encode_readable(error.data, place=place)
+        case None:
+            return NO_FIELDS
         case Rollback():
-            return msgspec.json.encode({"to": error.to, "reason": error.reason})
+            return ErrorFields(msgspec.json.encode({"to": error.to, "reason": error.reason}))
         case _:
-            return b"null"
+            return carried_by(turn, error)
 
 
 def _chance(turn: Turn, location: Location, number: int) -> float:

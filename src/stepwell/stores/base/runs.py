@@ -10,6 +10,7 @@ from stepwell.ids import Incarnation, RunId
 from stepwell.model.amendments import Amended, Amendment, Fork
 from stepwell.model.cancels import Cancelled
 from stepwell.model.commits import Applied, Commit
+from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.workers import Claimant
@@ -185,10 +186,14 @@ class RunStore(Protocol):
         """
         ...
 
-    async def resume_rollback(self, run_id: RunId, *, by: str, act: str = "") -> bool:
-        """`compensation_failed` becomes compensating, `wake_at` = now, `retried_at` as by `retry`.
+    async def resume_rollback(
+        self, run_id: RunId, *, by: str, act: str = "", undone: Location | None = None, reason: str = ""
+    ) -> bool:
+        """`compensation_failed` becomes compensating, `wake_at` = now, `retried_at` as by `retry`. With `undone`, the
+        step at that location counts as undone: an undo entry of it is appended, as the next of the run.
 
-        For any other status: False. Audit row.
+        For any other status, and for a location without a step that is to be undone: False. Audit row, with the verb
+        "mark_undone" if there is a location.
         """
         ...
 

@@ -18,6 +18,7 @@ from stepwell.model.events import NewEvent, Published
 from stepwell.model.failures import poisoned
 from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation, Reserved, storable
+from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.records import Changed, Record, RecordChange, RecordEvent, RecordFilter, check_change
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
@@ -176,8 +177,11 @@ class PostgresRuns:
     async def resume(self, run_id: RunId, *, by: str, even_if_held: bool = True, act: str = "") -> bool:
         return await self._write(calls.RESUME, run_id, by, even_if_held, act)
 
-    async def resume_rollback(self, run_id: RunId, *, by: str, act: str = "") -> bool:
-        return await self._write(calls.RESUME_ROLLBACK, run_id, by, act)
+    async def resume_rollback(
+        self, run_id: RunId, *, by: str, act: str = "", undone: Location | None = None, reason: str = ""
+    ) -> bool:
+        place = None if undone is None else calls.base64(undone)
+        return await self._write(calls.RESUME_ROLLBACK, run_id, by, act, place, reason)
 
     async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         return await self._write(calls.RETRY, run_id, by, act)

@@ -18,6 +18,7 @@ from stepwell.model.commits import Applied, Commit
 from stepwell.model.events import NewEvent, Published
 from stepwell.model.holds import HoldAct, WorkflowHold
 from stepwell.model.ledger import ACT_LAST, Act, ChainHead, NewAct, Reservation, Reserved, storable
+from stepwell.model.locations import Location
 from stepwell.model.outbox import Announce, Owed, Settled
 from stepwell.model.runs import Claimed, Created, Debounced, History, Inbox, NewRun
 from stepwell.model.signals import Delivered, NewSignal, Redelivery
@@ -184,8 +185,11 @@ class SqliteRuns:
         resume = partial(operators.resume, run_id=run_id, actor=Actor(by, act), even_if_held=even_if_held)
         return await self._runner.write(Valueless(resume))
 
-    async def resume_rollback(self, run_id: RunId, *, by: str, act: str = "") -> bool:
-        return await self._runner.write(Valueless(lambda tx: operators.resume_rollback(tx, run_id, Actor(by, act))))
+    async def resume_rollback(
+        self, run_id: RunId, *, by: str, act: str = "", undone: Location | None = None, reason: str = ""
+    ) -> bool:
+        resume = partial(operators.resume_rollback, run_id=run_id, actor=Actor(by, act), undone=undone, reason=reason)
+        return await self._runner.write(Valueless(resume))
 
     async def retry(self, run_id: RunId, *, by: str, act: str = "") -> bool:
         return await self._runner.write(Valueless(lambda tx: operators.retry(tx, run_id, Actor(by, act))))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from stepwell.clock import Span, span, to_timedelta
+from stepwell.codec.error_fields import NO_FIELDS, ErrorFields, fields_of
 from stepwell.errors import Failure, Fatal, RecordedError, RetryAfter, Rollback, StepwellError
 from stepwell.model.failures import record_failure
 from stepwell.replay.revival import known_type
@@ -32,7 +33,7 @@ def describe(error: BaseException, request: BodyRequest, loaded_as: str) -> Fail
     if isinstance(error, StepwellError):
         return Failed(record_failure(error))
     try:
-        data, delay = _data_of(error, request), _delay_of(error)
+        carried, delay = _carried_by(error, request), _delay_of(error)
     except StepwellError as broken:
         return Failed(record_failure(broken))
 
@@ -40,7 +41,7 @@ def describe(error: BaseException, request: BodyRequest, loaded_as: str) -> Fail
         module = request.own_module if kind.__module__ == loaded_as else kind.__module__
         return f"{module}.{kind.__qualname__}"
 
-    failure = record_failure(error, data=data)
+    failure = record_failure(error, data=carried.data, fields=carried.names)
     if failure.qualified:
         failure = msgspec.structs.replace(failure, qualified=named(type(error)))
     if isinstance(error, MemoryError) and request.memory_max is not None:
@@ -50,10 +51,11 @@ def describe(error: BaseException, request: BodyRequest, loaded_as: str) -> Fail
     return Failed(failure, lineage, delay, error.to if isinstance(error, Rollback) else None)
 
 
-def _data_of(error: BaseException, request: BodyRequest) -> bytes:
-    if not isinstance(error, Failure) or error.data is None:
-        return b"null"
-    return CODEC.encode_readable(error.data, place=request.place("the data of a failure"))
+def _carried_by(error: BaseException, request: BodyRequest) -> ErrorFields:
+    place = request.place("the data of a failure")
+    if isinstance(error, Failure):
+        return NO_FIELDS if error.data is None else ErrorFields(CODEC.encode_readable(error.data, place=place))
+    return fields_of(error, CODEC, place)
 
 
 def _delay_of(error: BaseException) -> Span | None:
@@ -76,6 +78,8 @@ def rebuild(failed: Failed, output: str) -> BaseException:
     error = _instance(failure.type, failure.qualified, failed.lineage, failure.message)
     if isinstance(error, (Failure, RetryAfter, Rollback)):
         vars(error).update(parts)
+    elif isinstance(failure.data, dict):
+        vars(error).update({name: failure.data[name] for name in failure.fields})
     error.add_note(join_notes(f"In its own process:\n{failure.trace[-_TRACE_MAX:]}" if failure.trace else "", output))
     return error
 

@@ -155,9 +155,27 @@ begin
     end loop;
 end $$;
 
--- Continue a rollback that stopped, and run the failed part of its compensation again.
-create function {f}.resume_rollback(p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text) returns text
+-- Record that a person has undone the effect of the step at a location; false if nothing is to be undone there.
+create function {f}.append_undo(p_now bigint, p_run bigint, p_location bytea) returns boolean
 language plpgsql volatile as $$
+declare
+    v_undo bytea := p_location || '\x40'::bytea;
+    v_seq bigint;
+begin
+    if not exists (select 1 from {t}.entries where run = p_run and location = p_location and undo is not null)
+        or exists (select 1 from {t}.entries where run = p_run and location = v_undo)
+    then
+        return false;
+    end if;
+    update {t}.heads set last_seq = last_seq + 1, revision = revision + 1 where run = p_run returning last_seq into v_seq;
+    insert into {t}.entries (run, {Entry.*}) values (p_run, v_seq, v_undo, 'u', 'd', 'jnull'::bytea, p_now, 0, 0, null);
+    return true;
+end $$;
+
+-- Continue a rollback that stopped, and run the failed part of its compensation again, or count it as undone.
+create function {f}.resume_rollback(
+    p_now bigint, p_seen bigint, p_run_id text, p_by text, p_act text, p_undone text, p_reason text
+) returns text language plpgsql volatile as $$
 declare
     v_now bigint;
     v_run bigint;
@@ -168,7 +186,7 @@ begin
     end if;
     select id into v_run from {t}.runs where run_id = p_run_id and status = 'compensation_failed' for no key update;
     v_now := {f}.begin_at(p_now, p_seen);
-    if v_run is null then
+    if v_run is null or p_undone is not null and not {f}.append_undo(v_now, v_run, {f}.unb64(p_undone)) then
         return {f}.answer(v_now, 'false');
     end if;
     v_failed_at := {f}.forget_failed(v_run, true);
@@ -176,7 +194,10 @@ begin
     set status = 'compensating', wake_at = v_now,
         retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = v_run))
     where id = v_run;
-    perform {f}.note(v_now, v_run, 'resume_rollback', p_by, 'compensation_failed', '', p_act);
+    perform {f}.note(
+        v_now, v_run, case when p_undone is null then 'resume_rollback' else 'mark_undone' end, p_by,
+        'compensation_failed', p_reason, p_act
+    );
     perform {f}.hint('ready', p_run_id);
     perform {f}.retry_children(v_now, p_run_id, v_failed_at, p_by);
     return {f}.answer(v_now, 'true');

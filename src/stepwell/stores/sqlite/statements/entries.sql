@@ -14,6 +14,13 @@ select seq, location, kind, status, value, at, took, attempts, undo from stepwel
 -- name: has_undo
 select 1 from stepwell_entries where run = :run and undo is not null limit 1;
 
+-- name: find_left_to_undo
+-- A step with a compensation that has not been undone.
+select 1
+from stepwell_entries
+where run = :run and location = :location and undo is not null
+    and not exists (select 1 from stepwell_entries where run = :run and location = :undo);
+
 -- name: list_failed
 select location from stepwell_entries where run = :run and status = 'f';
 

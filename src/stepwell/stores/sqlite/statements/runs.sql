@@ -301,6 +301,9 @@ set status = 'compensating', wake_at = :now,
     retried_at = max(:now, (select coalesce(max(at), 0) from stepwell_attempts where run = :id))
 where id = :id;
 
+-- name: add_entry
+update stepwell_runs set last_seq = :seq, revision = revision + 1 where id = :id;
+
 -- name: retry
 update stepwell_runs
 set status = 'pending', ended_at = null, cause = null, undo_floor = 0, wake_at = :now, stalls = 0,

@@ -6,10 +6,11 @@ from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
 from stepwell.model.amendments import loosened
 from stepwell.model.cancels import Cancelled
+from stepwell.model.entries import UNDONE_BY_HAND, Entry
 from stepwell.model.failures import decode_failure
-from stepwell.model.locations import Location, format_path, is_undoing
+from stepwell.model.locations import Location, format_path, is_undoing, undo
 from stepwell.model.outbox import Announce
-from stepwell.model.states import RunStatus
+from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.sqlite.histories import read_names
 from stepwell.stores.sqlite.rows import decode_ranges, encode_ranges
@@ -56,19 +57,39 @@ def resume(tx: Transaction, run_id: RunId, actor: Actor, *, even_if_held: bool) 
     return True
 
 
-def resume_rollback(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
-    """Continue a rollback that stopped, and run the failed part of its compensation again."""
+def resume_rollback(
+    tx: Transaction, run_id: RunId, actor: Actor, *, undone: Location | None = None, reason: str = ""
+) -> bool:
+    """Continue a rollback that stopped, and run the failed part of its compensation again, or count it as undone."""
     if actor.has_acted(tx):
         return True
     found = _find(tx, run_id, RunStatus.COMPENSATION_FAILED)
-    if found is None:
+    if found is None or (undone is not None and not _is_left_to_undo(tx, found[0], undone)):
         return False
     failed_at = _forget_failed_entries(tx, found[0], is_rollback=True)
+    if undone is not None:
+        _append_undo(tx, found[0], run_id, undone)
     tx.run("runs.resume_rollback", id=found[0], now=tx.now)
-    note(tx, found[0], "resume_rollback", actor, RunStatus.COMPENSATION_FAILED)
+    verb = "resume_rollback" if undone is None else "mark_undone"
+    note(tx, found[0], verb, actor, RunStatus.COMPENSATION_FAILED, reason)
     tx.hint(HintKind.READY, run_id)
     _retry_children(tx, run_id, failed_at, actor)
     return True
+
+
+def _is_left_to_undo(tx: Transaction, run: int, location: Location) -> bool:
+    return tx.find("entries.find_left_to_undo", run=run, location=location, undo=undo(location)) is not None
+
+
+def _append_undo(tx: Transaction, run: int, run_id: RunId, location: Location) -> None:
+    """Record that the effect of a step is undone."""
+    row = tx.find("amendments.find", run_id=run_id)
+    assert row is not None
+    seq = row[4] + 1
+    entry = Entry(seq, undo(location), EntryKind.UNDO, EntryStatus.DONE, UNDONE_BY_HAND, tx.now, 0)
+    tx.run("entries.append", run=run, **entry._asdict())
+    tx.run("runs.add_entry", id=run, seq=seq)
+    tx.known_revisions.pop(run_id, None)
 
 
 def retry(tx: Transaction, run_id: RunId, actor: Actor) -> bool:
