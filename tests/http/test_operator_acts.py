@@ -44,9 +44,13 @@ async def test_published_state_is_waited_for(tmp_path: Path) -> None:
         desk = Desk(engine, app(engine, access=Tokens([token, BLIND_TOKEN])))
         run = await engine.start(quoting)
         headers = {"authorization": f"Bearer {seeing}"}
-        early = await desk.get(f"/api/runs/{run.run_id}/state/value", params={"name": "quote"}, role=None, headers=headers)
+        early = await desk.get(
+            f"/api/runs/{run.run_id}/state/value", params={"name": "quote"}, role=None, headers=headers
+        )
         waiting = asyncio.create_task(
-            desk.get(f"/api/runs/{run.run_id}/state/value", params={"name": "quote", "wait": 20}, role=None, headers=headers)
+            desk.get(
+                f"/api/runs/{run.run_id}/state/value", params={"name": "quote", "wait": 20}, role=None, headers=headers
+            )
         )
         await run.signal("begin")
         late = (await waiting).json()

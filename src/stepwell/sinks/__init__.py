@@ -1,4 +1,4 @@
-"""Where emitted events go: functions of your own, signed webhooks, mail, topics, and streams of Redis, NATS and Kafka."""
+"""Where emitted events go: functions of your own, signed webhooks, mail, topics, and Redis, NATS and Kafka."""
 
 from __future__ import annotations
 
