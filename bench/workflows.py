@@ -16,7 +16,7 @@ async def tick(number: int) -> int:
     return number + 1
 
 
-numbered = tick.options(repeat=True)
+numbered = tick
 
 
 @workflow
@@ -43,10 +43,10 @@ async def marked(ctx: Context, steps: int) -> None:
     """Some trivial steps, and then a mark so many steps after another."""
     for _ in range(10):
         await ctx.step(numbered, 0)
-    await ctx.step(mark.options(repeat=True))
+    await ctx.step(mark)
     for _ in range(steps - 1):
         await ctx.step(numbered, 0)
-    await ctx.step(mark.options(repeat=True))
+    await ctx.step(mark)
 
 
 @workflow
@@ -142,7 +142,7 @@ async def leave_mark(marks: str) -> None:
         file.write(b".")
 
 
-marked_again = leave_mark.options(repeat=True)
+marked_again = leave_mark
 
 
 @workflow

@@ -31,9 +31,10 @@ from stepwell.engine.versions import Versions
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
 from stepwell.environment import Environment
+from stepwell.errors import NotFoundError
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
-from stepwell.model.signals import Delivery, IfMissing
+from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
@@ -349,6 +350,14 @@ class SyncSignals:
     ) -> Delivery:
         """Send a signal to a run, by id or key; `Engine.signal` has the promises."""
         return self._portal.wait(self._inner.send(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
+
+    def missing(self, target: str) -> NotFoundError:
+        """The error for a signal to a target that no active run has."""
+        return self._portal.wait(self._inner.missing(target))
+
+    def deliver(self, signal: NewSignal) -> Delivery:
+        """Deliver a signal that is encoded for its target."""
+        return self._portal.wait(self._inner.deliver(signal))
 
     def ask(
         self,

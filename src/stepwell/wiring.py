@@ -24,6 +24,7 @@ from stepwell.engine.ledger import Ledger
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
+from stepwell.engine.run_messages import RunMessages
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.saved_views import SavedViews
 from stepwell.engine.service_failures import ServiceFailures
@@ -138,6 +139,7 @@ class Engine:
         for sink in self._routes:
             if isinstance(sink, TopicSink):
                 sink.bind(self.events.publish)
+        self._routes.runs.bind(RunMessages(backend, self.signals, self.events).deliver)
         self._worker: Worker | None = None
         self._is_open = False
         self._gate = asyncio.Lock()  # opening and closing happen one after the other

@@ -18,7 +18,6 @@ from stepwell.engine.live import Items, check_stream, follow
 from stepwell.engine.results import Results
 from stepwell.engine.signals import Signals, new_signal
 from stepwell.engine.starts import (
-    FOREVER,
     Plan,
     Start,
     Started,
@@ -27,7 +26,6 @@ from stepwell.engine.starts import (
     check_run_id,
     encode_input,
     input_place,
-    positive,
 )
 from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
@@ -37,6 +35,7 @@ from stepwell.ids import RunId
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
+from stepwell.model.starts import FOREVER, positive
 from stepwell.model.states import RunStatus
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.signals import Signal
@@ -74,7 +73,7 @@ class Runs:
         """Start many runs in one transaction; starts with equal keys share one run."""
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
-        return await self._start(Started.of(definition), inputs, Plan(**options))
+        return await self._start(Started.of(definition), inputs, Plan.of(options))
 
     def start_within(
         self,
@@ -90,7 +89,7 @@ class Runs:
         """
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
-        new = self._new_runs(Started.of(definition), inputs, Plan(**options))
+        new = self._new_runs(Started.of(definition), inputs, Plan.of(options))
         created = self._backend.opened.transactions.enqueue(transaction, new)
         check_ids(created, new)
         return [self._handle(item, item.same_input, definition.output_hint) for item in created]
@@ -109,7 +108,7 @@ class Runs:
         name, own_id = check_name(workflow, what="workflow name"), self._run_id(run_id)
         stored = self._backend.codec.encode(input, place=input_place(workflow, own_id))
         started = Started(name, version, Any)
-        return (await self._start(started, [(own_id, stored, Start(input, key, run_id))], Plan(**options)))[0]
+        return (await self._start(started, [(own_id, stored, Start(input, key, run_id))], Plan.of(options)))[0]
 
     async def start_debounced(
         self,

@@ -46,9 +46,9 @@ class Signals:
             return await self._send_cancel(target, name, if_missing)
         declared = await self._declared(target, name) if self._backend.registry.declares_signals else name
         signal = new_signal(self._backend, target, declared, payload, dedup_key=dedup_key, hold=if_missing == "hold")
-        delivery = await self._deliver(signal)
+        delivery = await self.deliver(signal)
         if delivery is Delivery.MISSING and if_missing != "drop":
-            raise await self._missing(target)
+            raise await self.missing(target)
         return delivery
 
     async def _send_cancel(self, target: str, cancel: Cancel, if_missing: IfMissing) -> Delivery:
@@ -77,7 +77,8 @@ class Signals:
         known = None if run is None else self._backend.registry.find(run.definition)
         return signal if known is None else known.mailbox.find(signal, known.name)
 
-    async def _missing(self, target: str) -> NotFoundError:
+    async def missing(self, target: str) -> NotFoundError:
+        """The error for a signal to a target that no active run has."""
         found = await self._backend.find(target)
         if found is not None:
             last = await self._backend.get_last(found.run_id)
@@ -89,7 +90,8 @@ class Signals:
         near = [name for name in await self._backend.near(target) if name != normal_key(target)]
         return NotFoundError("active run", target, near=near, fix=fix)
 
-    async def _deliver(self, signal: NewSignal) -> Delivery:
+    async def deliver(self, signal: NewSignal) -> Delivery:
+        """Deliver a signal that is encoded for its target."""
         (delivered,), claimed = await self._backend.retrying(
             lambda store: self._backend.with_offer(lambda offer: store.signals.deliver([signal], offer))
         )
@@ -111,9 +113,9 @@ class Signals:
         question = new_signal(self._backend, target, declared, payload, asks=True, dedup_key=dedup_key)
         if dedup_key is not None:
             question = question._replace(signal_id=await self._repeatable_id(target, question.name, dedup_key))
-        delivery = await self._deliver(question)
+        delivery = await self.deliver(question)
         if delivery is Delivery.MISSING:
-            raise await self._missing(target)
+            raise await self.missing(target)
         answer = await self._answers.wait(question.signal_id, question.name, limit)
         if answer is None:
             raise AlreadyExistsError(

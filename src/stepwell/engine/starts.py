@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict
 
-from stepwell.clock import Duration, Instant, Span, span, to_instant
+from stepwell.clock import Duration, Instant, span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.signatures import MISSING
 from stepwell.errors import AlreadyExistsError, InvalidInputError, InvalidOptionError
@@ -15,15 +14,9 @@ from stepwell.ids import RunId
 from stepwell.model.attributes import AttributeValue, read_attributes, read_person, read_title
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, NewRun, OnConflict, normal_key
+from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
 from stepwell.model.tags import TagsLike, read_tags
 from stepwell.replay.workflows import Workflow
-
-PRIORITY_MAX: Final = 100
-
-FOREVER: Final = span("36500d")
-"""The longest duration: a later moment can be neither stored nor shown."""
-
-Deadline = Duration | datetime  # a duration from the start, or a moment
 
 
 class StartManyOptions(TypedDict, total=False):
@@ -78,6 +71,12 @@ class Plan:
     title: str | None = None
     by: str = ""
 
+    @classmethod
+    def of(cls, options: StartManyOptions) -> Self:
+        """The plan of given options. Raises `InvalidOptionError` for unknown ones."""
+        check_options(options, _START_OPTIONS, "start")
+        return cls(**options)
+
     def new_run(self, workflow: str, version: int, run_id: RunId, stored: bytes, start: Start, now: Instant) -> NewRun:
         """The run to create. Raises `InvalidOptionError` or `InvalidKeyError` for invalid options."""
         if self.on_conflict not in ("get", "raise", "replace"):
@@ -117,47 +116,7 @@ def check_run_id(given: str) -> RunId:
     return RunId(given)
 
 
-def positive(duration: Duration, what: str, workflow: str) -> Span:
-    """A duration above zero, limited to `FOREVER`."""
-    read = min(span(duration, what=what), FOREVER)
-    if read <= 0:
-        raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be above 0")
-    return read
-
-
-def check_priority(priority: Any, workflow: str) -> int:
-    """A priority. Raises `InvalidOptionError` unless it is a whole number within bounds."""
-    if type(priority) is not int or abs(priority) > PRIORITY_MAX:
-        raise InvalidOptionError(
-            f"priority is {priority!r}",
-            where=workflow,
-            why=f"a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}; higher is claimed first",
-            fix="leave it out for 0",
-        )
-    return priority
-
-
-def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) -> Instant:
-    """When a run must have ended, by the store's clock."""
-    if isinstance(deadline, datetime):
-        at = to_instant(deadline, what="deadline")
-    else:
-        at = Instant(now + min(span(deadline, what="deadline"), FOREVER))
-    if at <= now:
-        raise InvalidOptionError(
-            f"deadline is {deadline!r}",
-            where=workflow,
-            why="that moment has passed by the store's clock",
-            fix="a moment in the future, or a duration from now",
-        )
-    if at <= now + delay:
-        raise InvalidOptionError(
-            f"deadline is {deadline!r}",
-            where=workflow,
-            why="the run would not begin before it: its delay is at least as long",
-            fix="a shorter delay, or a later deadline",
-        )
-    return at
+_START_OPTIONS = (*StartOptions.__annotations__, *StartManyOptions.__annotations__)
 
 
 class Started(NamedTuple):

@@ -384,6 +384,8 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
             return unpack(value)[0][0]
         case EntryKind.EMIT:
             return unpack(value)[0]
+        case EntryKind.START | EntryKind.SIGNAL | EntryKind.CANCEL | EntryKind.PUBLISH:
+            return unpack(value)[0][0]
         case EntryKind.DESCRIBE:
             return _described(*unpack(value)[0])
         case _:

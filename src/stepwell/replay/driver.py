@@ -47,7 +47,7 @@ def begin_forward(
 ) -> Turn:
     """A turn that runs the workflow's function from its beginning over the recorded history."""
     turn = Turn(run, journal, inbox, codec, Context, threads)
-    turn.code = workflow.fn
+    turn.code, turn.has_unique_names = workflow.fn, workflow.has_unique_names
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
 
     def arguments() -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ from stepwell.replay.waits import Arrival, Waits
 
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
+    from stepwell.replay.registry import Registry
 
 _UNDOING = RunStatus.COMPENSATING
 
@@ -54,6 +55,7 @@ class Turn:
         "code",
         "codec",
         "context",
+        "has_unique_names",
         "is_closed",
         "is_diverged_early",
         "journal",
@@ -64,6 +66,7 @@ class Turn:
         "order",
         "owed",
         "problem",
+        "registry",
         "run",
         "threads",
         "unawaited",
@@ -84,6 +87,8 @@ class Turn:
         self.codec = codec
         self.context = context  # makes the `Context` of a scope
         self.code: Callable[..., Any] | None = None  # the workflow's function, if this turn runs it
+        self.has_unique_names = False  # the workflow rejects a name that is used twice in a scope
+        self.registry: Registry | None = None  # the workflows that this worker knows
         self.now = Instant(0)
         self.loop = loop = TurnLoop()  # type: ignore[abstract]
         self.bodies = Bodies(loop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, get_args, overload
 
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import InvalidOptionError
@@ -23,17 +23,28 @@ Out = TypeVar("Out", covariant=True)
 Given = TypeVar("Given", covariant=True)
 
 ANY_MAIL: Final = MailboxRules()
+OperationNames = Literal["numbered", "unique"]
 
 
 class Workflow(Generic[In, Out]):
     """A registered workflow function with its name and version."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, version: int, mailbox: MailboxRules = ANY_MAIL) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str,
+        version: int,
+        mailbox: MailboxRules = ANY_MAIL,
+        names: OperationNames = "numbered",
+    ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = check_name(name, what="workflow name")
         self.version = version
         self.mailbox = mailbox
+        if names not in get_args(OperationNames):
+            raise InvalidOptionError(f"names of workflow {name!r} is {names!r}", fix='use "numbered" or "unique"')
+        self.has_unique_names = names == "unique"
         self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which runs on a lockstep thread
         if "@" in name or version < 1:
             raise InvalidOptionError(
@@ -112,10 +123,17 @@ class DefinedWorkflow(Workflow[Given, Out]):  # type: ignore[type-var]  # pyrigh
 class WorkflowDecorator:
     """What `@workflow(...)` returns."""
 
-    def __init__(self, name: str | None, version: int, mailbox: MailboxRules = ANY_MAIL) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        version: int,
+        mailbox: MailboxRules = ANY_MAIL,
+        names: OperationNames = "numbered",
+    ) -> None:
         self._name = name
         self._version = version
         self._mailbox = mailbox
+        self._names: OperationNames = names
 
     @overload
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[None, Out]: ...
@@ -126,7 +144,7 @@ class WorkflowDecorator:
     @overload
     def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> DefinedWorkflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
-        return DefinedWorkflow(fn, self._name or fn.__name__, self._version, self._mailbox)
+        return DefinedWorkflow(fn, self._name or fn.__name__, self._version, self._mailbox, self._names)
 
 
 @overload
@@ -144,6 +162,7 @@ def workflow(
     version: int = 1,
     unread: Unread = "dead_letter",
     signals: Iterable[str | Signal[Any]] | None = None,
+    names: OperationNames = "numbered",
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -153,6 +172,7 @@ def workflow(
     version: int = 1,
     unread: Unread = "dead_letter",
     signals: Iterable[str | Signal[Any]] | None = None,
+    names: OperationNames = "numbered",
 ) -> Any:
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
@@ -165,8 +185,9 @@ def workflow(
         `engine.signals.list_unread`. "discard" drops them, except the signals of a failed run, which may be retried.
     `signals`: all signals that may be sent to its runs. An engine that knows the workflow rejects any other name, and
         checks the payload of a plain name against the type declared here.
+    `names`: "numbered" numbers a name that is used again in its scope: `charge`, `charge#2`. "unique" rejects it.
 
     Raises `InvalidOptionError` if the function does not take a context as its first parameter.
     """
-    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals))
+    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals), names)
     return decorator if fn is None else decorator(fn)

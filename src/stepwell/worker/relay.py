@@ -220,7 +220,7 @@ class Relays:
     """The relays of a worker, one for each sink."""
 
     def __init__(self, resources: Resources, rounds: Rounds) -> None:
-        self._relays = [Relay(resources, rounds, sink) for sink in resources.routes]
+        self._relays = [Relay(resources, rounds, sink) for sink in resources.routes.all]
 
     def __iter__(self) -> Iterator[Relay]:
         return iter(self._relays)

@@ -63,8 +63,10 @@ def read_events(connection: apsw.Connection, run: int) -> tuple[IncomingEvent, .
 
 
 def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
-    """The outcomes of the ended children that the run's waits name."""
-    return tuple(map(to_outcome, rows_of(connection, "runs.list_ended_children", run_id=run_id, run=run)))
+    """The outcomes of the ended children, and of the other ended runs, that the run's waits name."""
+    children = rows_of(connection, "runs.list_ended_children", run_id=run_id, run=run)
+    others = rows_of(connection, "runs.list_ended_watched", run=run)
+    return tuple(map(to_outcome, [*children, *others]))
 
 
 def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:

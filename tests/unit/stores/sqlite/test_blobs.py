@@ -128,7 +128,7 @@ async def make(size: int) -> str:
 async def many(ctx: Context, size: int) -> str:
     last = ""
     for _ in range(50):
-        last = await ctx.step(step(make, repeat=True), size)
+        last = await ctx.step(make, size)
     return last
 
 

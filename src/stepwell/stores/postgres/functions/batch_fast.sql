@@ -204,6 +204,7 @@ begin
                 s.is_park or r.parent is null and not r.discards and coalesce(r.deadline_at > p_now, true)
                 and (select count(*) from {t}.receipts as got where got.run = s.id) = 0
                 and (select count(*) from {t}.cursors as cur where cur.run = s.id) = 0
+                and (select count(*) from {t}.waits as o where o.kind = 'run' and o.names[1] = s.run_id) = 0
                 and (
                     select 1 from {t}.runs as child
                     where child.parent = s.run_id and child.tied and child.ended_at is null

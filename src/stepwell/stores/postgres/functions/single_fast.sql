@@ -132,6 +132,7 @@ begin
     if r.id is null or r.deadline_at <= v_now
         or exists (select 1 from {t}.receipts where run = r.id)
         or exists (select 1 from {t}.cursors where run = r.id)
+        or exists (select 1 from {t}.waits where kind = 'run' and names[1] = c->>{Commit.run_id})
         or exists (select 1 from {t}.records where run = r.id and is_open and end_state is not null)
         or exists (select 1 from {t}.runs where parent = c->>{Commit.run_id} and tied and ended_at is null)
         or r.key is not null and exists (
