@@ -37,6 +37,7 @@ from stepwell.engine.workers import Workers
 from stepwell.environment import Affinity, Environment, system_environment
 from stepwell.errors import InvalidOptionError, StepwellError, WorkerStoppedError
 from stepwell.model.events import Deliver
+from stepwell.model.messages import ASK
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.templates import Template
 from stepwell.model.topics import Event
@@ -450,6 +451,7 @@ class Engine:
 
         backend = self._backend
         registry.serve(BULK_DEFINITION, self._make_bulk)
+        registry.serve(f"{ASK}@1", self._make_ask)
         services = ServiceLoop(backend, self._services(), self._settings)
         self._worker = Worker(
             backend.environment,
@@ -477,6 +479,11 @@ class Engine:
         from stepwell.engine.bulk_workflow import bulk_workflow
 
         return bulk_workflow(self)
+
+    def _make_ask(self) -> Workflow[Any, Any]:
+        from stepwell.engine.ask_workflow import ask_workflow
+
+        return ask_workflow(self._backend, self.signals)
 
 
 def _refuse_options(*options: object) -> None:

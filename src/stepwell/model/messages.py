@@ -7,7 +7,8 @@ delivered becomes a dead letter.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,6 +20,31 @@ TO_RUNS: Final = "stepwell.runs"
 MESSAGES: Final = "stepwell.to."  # followed by the verb: the names of messages in the outbox
 
 IfMissing = Literal["hold", "drop"]
+
+ASK: Final = "stepwell.ask"
+"""The workflow that asks for a run."""
+
+ANSWERED: Final = "answered"  # the signal that wakes it
+ASKED_BY_RUN: Final = "ask:"  # the beginning of the ids of its questions, before its run id
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The input of a run that asks."""
+
+    target: str
+    name: str
+    payload: Any
+    timeout: int | None = None  # in microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a question."""
+
+    kind: Literal["given", "refused", "unanswered", "late"]
+    value: Any = None
+    reason: str = ""
 
 
 class SignalMessage(msgspec.Struct, tag="signal", tag_field="verb", omit_defaults=True):

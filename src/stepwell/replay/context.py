@@ -21,6 +21,7 @@ from stepwell.model.waits import Since
 from stepwell.replay.branches import check_branches, check_choice
 from stepwell.replay.carried_undos import check_findable
 from stepwell.replay.operations import ChildOperation, Operation
+from stepwell.replay.primitives.ask import Asking
 from stepwell.replay.primitives.checkpoint import run_checkpoint
 from stepwell.replay.primitives.child import (
     ChildOptions,
@@ -54,7 +55,7 @@ from stepwell.replay.primitives.topic import topic as topic_awaited
 from stepwell.replay.primitives.version import pin_version
 from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.scopes import Scope
-from stepwell.replay.signals import Signal, wanted
+from stepwell.replay.signals import Request, Signal, wanted
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step, named_step
 from stepwell.replay.suspend import ContinueAsNew
@@ -717,6 +718,60 @@ class Context:
         called, make = signal_to(target, signal, payload, dedup_key=dedup_key, if_missing=if_missing)
         location, entry = scope.place(name or called, EntryKind.SIGNAL)
         return Operation(scope.turn, location, lambda: run_send(scope, location, entry, EntryKind.SIGNAL, make))
+
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Request[T, R],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[R]: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Signal[T],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[Any]: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: str,
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[Any]: ...
+    def ask(
+        self,
+        target: str,
+        request: str | Signal[Any],
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[Any]:
+        """Ask another run (by id or key), and wait for its answer: `price = await ctx.ask("prices", quote, item)`.
+
+        Raises `AskRefused` if the run refuses, `Unanswered` if there is no such run or it ends without a reply, and
+        `WaitTimeout` at the deadline; the run may still read the question then. While the other run is paused, this
+        waits. A child of stepwell's own (`stepwell.ask`) waits for the answer, and is cancelled with this run.
+        """
+        scope, asking = self._scope, Asking(target, request, payload, timeout)
+        given = (asking.question.target, asking.question.name, payload)
+        location, entry = scope.place_call(name or asking.question.name, EntryKind.CHILD, given, {})
+        return Operation(scope.turn, location, lambda: asking.run(scope, location, entry))
 
     def cancel(
         self, target: str, reason: str = "", *, compensate: bool = True, name: str | None = None

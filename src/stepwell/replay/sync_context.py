@@ -30,7 +30,7 @@ from stepwell.replay.primitives.sleep import Slept
 from stepwell.replay.primitives.step import Tried
 from stepwell.replay.primitives.stream import Stream
 from stepwell.replay.primitives.wait_any import Arrived, Awaited
-from stepwell.replay.signals import Signal
+from stepwell.replay.signals import Request, Signal
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step
 from stepwell.replay.workflows import Workflow
@@ -682,6 +682,60 @@ class SyncContext:
         self._code.ask(
             asked_for("signal", name or target),
             lambda: self._inner.signal(target, signal, payload, dedup_key=dedup_key, if_missing=if_missing, name=name),
+        )
+
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Request[T, R],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> R: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Signal[T],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Any: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: str,
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Any: ...
+    def ask(
+        self,
+        target: str,
+        request: str | Signal[Any],
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Ask another run (by id or key), and wait for its answer: `price = ctx.ask("prices", quote, item)`.
+
+        Raises `AskRefused` if the run refuses, `Unanswered` if there is no such run or it ends without a reply, and
+        `WaitTimeout` at the deadline; the run may still read the question then. While the other run is paused, this
+        waits. A child of stepwell's own (`stepwell.ask`) waits for the answer, and is cancelled with this run.
+        """
+        return self._code.ask(
+            asked_for("ask", name or target),
+            lambda: self._inner.ask(target, request, payload, timeout=timeout, name=name),
         )
 
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, name: str | None = None) -> None:

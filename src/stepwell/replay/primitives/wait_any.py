@@ -69,7 +69,7 @@ def timer(duration: Duration) -> TimeAwaited:
     return TimeAwaited(span(duration, what="timer"))
 
 
-def done(child: ChildOperation[Any] | RunId) -> ChildAwaited:
+def done(child: ChildOperation[Any] | str) -> ChildAwaited:
     """For `ctx.wait_any`: the end of a child, however it ends. The wait starts the child. If something else comes
     first, the child continues, and the same operation can be awaited later. With the id of a run: the end of that run,
     whoever started it, and of the runs that continue it.
@@ -78,7 +78,7 @@ def done(child: ChildOperation[Any] | RunId) -> ChildAwaited:
         raise InvalidOptionError(
             f"{child!r} is not a child", fix="write done(ctx.child(...)), without await, or done(run_id)"
         )
-    return ChildAwaited(child)
+    return ChildAwaited(child if isinstance(child, ChildOperation) else RunId(child))
 
 
 class Arrived(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, RunPaused, Signal, done, signal, timer, workflow
-from stepwell.errors import InvalidInputError, InvalidOptionError
+from stepwell import Context, Request, RunPaused, Signal, WaitTimeout, done, signal, timer, workflow
+from stepwell.errors import AskRefused, InvalidInputError, InvalidOptionError, Unanswered
 from tests.cases.harness import Harness, Node
 
 PAID = Signal[int]("paid")
@@ -77,7 +77,9 @@ async def test_what_cannot_be_delivered_is_a_dead_letter(harness: Harness):
 
     assert await harness.result(told) == "told"
     dead = await worker.do(worker.engine.outbox.list_dead())
-    assert [(one.sink, one.name, one.run_id) for one in dead] == [("stepwell.runs", "stepwell.to.signal", told.run_id)] * 4
+    assert [(one.sink, one.name, one.run_id) for one in dead] == [
+        ("stepwell.runs", "stepwell.to.signal", told.run_id)
+    ] * 4
     assert "has ended" in dead[0].failure or "completed" in dead[0].failure
 
 
@@ -112,7 +114,7 @@ async def test_a_payload_that_does_not_fit_is_rejected_in_the_line_that_sends_it
     @workflow
     async def careful(ctx: Context) -> str:
         try:
-            await ctx.signal("x", PAID, "no number")  # type: ignore[arg-type]
+            await ctx.signal("x", PAID, "no number")  # type: ignore[misc]
         except InvalidInputError:
             return "rejected"
         return "sent"
@@ -128,7 +130,7 @@ async def test_a_run_cannot_be_told_that_a_signal_has_no_receiver(harness: Harne
     @workflow
     async def asking_too_much(ctx: Context) -> str:
         try:
-            await ctx.signal("x", "y", if_missing="raise")  # type: ignore[arg-type]
+            await ctx.signal("x", "y", if_missing="raise")  # type: ignore[call-overload]
         except InvalidOptionError as error:
             return f"{error.why}; {error.fix}"
         return ""
@@ -170,6 +172,104 @@ async def test_a_run_publishes_to_the_runs_that_wait(harness: Harness):
     await worker.start(publishing)
 
     assert [await harness.result(run) for run in runs] == [{"n": 1}, {"n": 1}]
+
+
+# --- asking ---
+
+PRICE = Request[str, int]("price")
+
+
+@workflow
+async def prices(ctx: Context) -> int:
+    """Answers until it is told to stop."""
+    count = 0
+    while True:
+        message = await ctx.receive(PRICE, "stop")
+        if message.name == "stop":
+            return count
+        count += 1
+        if message.payload == "nothing":
+            await message.refuse("not for sale")
+        elif message.payload == "slow":
+            await ctx.sleep("think", "30m")
+            await message.reply(7)
+        else:
+            await message.reply(len(message.payload))
+
+
+@workflow
+async def buyer(ctx: Context, items: list[str]) -> list[Any]:
+    found: list[Any] = []
+    for item in items:
+        try:
+            found.append(await ctx.ask("prices", PRICE, item, timeout="1h"))
+        except (AskRefused, Unanswered, WaitTimeout) as error:
+            found.append(type(error).__name__ + ": " + error.title)
+    return found
+
+
+async def test_a_run_asks_another_one(harness: Harness):
+    worker = await harness.worker(prices, buyer)
+    await worker.start(prices, key="prices")
+    run = await worker.start(buyer, ["tea", "nothing", "bread"])
+
+    assert await harness.result(run) == [3, "AskRefused: not for sale", 5]
+    assert await harness.paths(run) == ["price", "price#2", "price#3"]
+    assert [one.workflow for one in await worker.do(worker.engine.runs.list(limit=10))] == ["buyer", "prices"]
+
+
+async def test_an_answer_may_come_late_and_after_a_crash(harness: Harness):
+    worker = await harness.worker(prices, buyer)
+    await worker.start(prices, key="prices")
+    run = await worker.start(buyer, ["slow"])
+    await harness.advance("10m")
+    await harness.takeover(worker, prices, buyer)
+
+    assert await harness.result(run) == [7]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_question_without_an_answer(harness: Harness, is_there: bool):
+    @workflow(name="prices")
+    async def deaf(ctx: Context) -> None:
+        await ctx.receive("stop")
+
+    worker = await harness.worker(deaf, buyer)
+    if is_there:
+        await worker.start(deaf, key="prices")
+    run = await worker.start(buyer, ["tea"])
+    await harness.drain()
+    if is_there:
+        await worker.signal("prices", "stop")
+    [said] = await harness.result(run)
+
+    assert said.startswith("Unanswered: 'price' was not answered: ")
+    assert said.endswith("is completed and has not answered" if is_there else "there is no active run 'prices'.")
+
+
+async def test_a_question_has_a_deadline(harness: Harness):
+    @workflow(name="prices")
+    async def deaf(ctx: Context) -> None:
+        await ctx.receive("stop")
+
+    worker = await harness.worker(deaf, buyer)
+    await worker.start(deaf, key="prices")
+    run = await worker.start(buyer, ["tea"])
+    await harness.advance("2h")
+
+    assert await harness.result(run) == ["WaitTimeout: nothing arrived at price before its deadline"]
+
+
+async def test_a_question_ends_with_the_run_that_asks(harness: Harness):
+    worker = await harness.worker(prices, buyer)
+    await worker.start(prices, key="prices")
+    run = await worker.start(buyer, ["slow"])
+    await harness.advance("1m")
+    await worker.do(worker.engine.cancel(run.run_id))
+    await harness.drain()
+
+    asking = await worker.do(worker.engine.runs.list(f"parent:{run.run_id}"))
+    assert [one.status for one in asking] == ["cancelled"]
 
 
 # --- done ---
@@ -291,6 +391,7 @@ async def test_a_run_starts_runs_that_are_not_its_children(harness: Harness):
     view = await worker.do(worker.engine.runs.get(one))
     assert (view.parent, view.priority, dict(view.tags), view.title) == (None, 5, {"a": "b"}, "One")
     assert view.started_by == "ann"
+    assert view.started_at is not None
     assert view.started_at - view.created_at >= timedelta(hours=1)
     assert dict((await worker.do(worker.engine.runs.get(other))).attributes) == {"region": "eu"}
 
