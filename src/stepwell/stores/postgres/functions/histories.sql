@@ -32,6 +32,27 @@ create function {f}.list_outcomes(p_run bigint, p_run_id text) returns json lang
         left join {t}.runs as c on c.run_id = w.names[1]
         left join {t}.payloads as p on p.run = c.id
         where w.run = p_run and w.kind = 'run' and (c.id is null or c.ended_at is not null and c.status <> 'continued')
+        union all
+        -- Further spawned children, in the order of their places; see `Inbox` in model/runs.py.
+        select a.parent_location, a.run_id, a.status, p.output, p.failure, true, 1000000 + a.place
+        from (
+            select c.id, c.parent_location, c.run_id, c.status,
+                row_number() over (order by c.parent_location) as place
+            from {t}.runs as c
+            where c.parent = p_run_id and c.detached and c.status in ('completed', 'compensated', 'cancelled')
+                and c.parent_location > (
+                    select (array_agg(w.location order by w.location))[1]
+                    from {t}.waits as w
+                    where w.run = p_run and w.kind = 'child'
+                    having count(*) <= 4
+                )
+            order by c.parent_location
+            limit 100
+        ) as a
+        join {t}.payloads as p on p.run = a.id
+        where a.parent_location not in (
+            select w.location from {t}.waits as w where w.run = p_run and w.kind = 'child'
+        )
     ) as o
 $$;
 

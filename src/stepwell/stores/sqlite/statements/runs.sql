@@ -332,6 +332,16 @@ where c.parent = :run_id
     and c.status <> 'continued'
 order by c.id;
 
+-- name: list_ended_ahead
+-- Spawned children behind an awaited one, in the order of their places, whose end no operator can undo.
+select c.parent_location, c.run_id, c.status, p.output, p.failure
+from stepwell_runs as c
+cross join stepwell_payloads as p on p.run = c.id
+where c.parent = :run_id and c.parent_location > :location and c.detached = 1
+    and c.status in ('completed', 'compensated', 'cancelled')
+order by c.parent_location
+limit :limit;
+
 -- name: list_ended_watched
 -- The other runs that the run's waits name. A run that does not exist has failed, without a failure.
 select w.location, json_extract(w.names, '$[0]') as awaited, coalesce(c.status, 'failed') as status, p.output, p.failure
