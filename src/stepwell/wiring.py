@@ -483,7 +483,7 @@ class Engine:
     def _make_ask(self) -> Workflow[Any, Any]:
         from stepwell.engine.ask_workflow import ask_workflow
 
-        return ask_workflow(self._backend, self.signals)
+        return ask_workflow(self._backend)
 
 
 def _refuse_options(*options: object) -> None:

@@ -280,6 +280,8 @@ def plain(ctx: SyncContext, order: Order) -> None:
 
 Input = Callable[[], Any]
 ORDER = Order("Ann", 42)
+
+
 # What each is started with, and what it is sent, one after the other, before it is written down.
 @workflow
 async def numbers(ctx: Context, order: Order) -> None:

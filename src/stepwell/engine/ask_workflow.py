@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from stepwell.codec.base import Place
 from stepwell.engine.backend import Backend
-from stepwell.engine.signals import Signals, new_signal
-from stepwell.errors import Fatal, NotFoundError, RequestError
+from stepwell.errors import Fatal, NotFoundError, WaitTimeout
 from stepwell.ids import SignalId
 from stepwell.model.failures import decode_failure
-from stepwell.model.messages import ANSWERED, ASK, ASKED_BY_RUN, Answer, Question
-from stepwell.model.signals import Delivery, ReplyStatus
+from stepwell.model.messages import ANSWERED, ASK, ASKED_BY_RUN, SENT, Answer, Question
+from stepwell.model.signals import ReplyStatus
 from stepwell.model.states import TERMINAL
 from stepwell.replay.context import Context
 from stepwell.replay.primitives.reply import reply_row
 from stepwell.replay.primitives.wait_any import done, signal, timer
+from stepwell.replay.signals import Signal
 from stepwell.replay.steps import step
 from stepwell.replay.workflows import Workflow, workflow
 
 _ASKED: Final = ASKED_BY_RUN  # the beginning of the ids of such questions
 
 
-def ask_workflow(backend: Backend, signals: Signals) -> Workflow[Question, Answer]:
-    """The workflow, acting through an engine."""
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Which run has the question, or why there is none."""
 
-    @step
-    async def send(question: Question, signal_id: str) -> str | Answer:
-        """The id of the run that has the question now, or why there is none."""
-        try:
-            new = new_signal(backend, question.target, question.name, question.payload, asks=True)
-            delivery = await signals.deliver(new._replace(signal_id=SignalId(signal_id)))
-            if delivery is Delivery.MISSING:
-                raise await signals.missing(question.target)
-        except RequestError as error:
-            return Answer("unanswered", reason=error.title)
-        asked = await _find(backend, signal_id)
-        return asked.run_id or question.target
+    run_id: str = ""
+    reason: str = ""
+
+
+def ask_workflow(backend: Backend) -> Workflow[Question, Answer]:
+    """The workflow, acting through an engine."""
 
     @step
     async def look(question: Question, signal_id: str) -> Answer | str:
@@ -56,7 +52,11 @@ def ask_workflow(backend: Backend, signals: Signals) -> Workflow[Question, Answe
     async def ask(ctx: Context, question: Question) -> Answer:
         signal_id = f"{_ASKED}{ctx.run_id}"
         due = None if question.timeout is None else ctx.now() + timedelta(microseconds=question.timeout)
-        found = await ctx.step(send, question, signal_id)
+        try:
+            sent = await ctx.receive(Signal[Sent](SENT), timeout=None if due is None else due - ctx.now())
+        except WaitTimeout:
+            return Answer("late")
+        found: Answer | str = sent.payload.run_id or Answer("unanswered", reason=sent.payload.reason)
         while isinstance(found, str):
             awaited: dict[str, Any] = {"answered": signal(ANSWERED), "ended": done(found)}
             if due is not None:

@@ -10,10 +10,10 @@ from stepwell.codec.published import event_place
 from stepwell.engine.backend import Backend
 from stepwell.engine.cancellations import cancel_run
 from stepwell.engine.events import Events
-from stepwell.engine.signals import Signals
+from stepwell.engine.signals import Signals, new_signal
 from stepwell.errors import RequestError
-from stepwell.ids import SignalId
-from stepwell.model.messages import CancelMessage, Message, PublishMessage, SignalMessage
+from stepwell.ids import RunId, SignalId
+from stepwell.model.messages import ASKED_BY_RUN, SENT, CancelMessage, Message, PublishMessage, SignalMessage
 from stepwell.model.signals import Delivery, NewSignal
 from stepwell.sinks.base import EmittedEvent
 from stepwell.sinks.runs import undeliverable
@@ -51,8 +51,22 @@ class RunMessages:
         hold = sent.if_missing == "hold"
         new = NewSignal(SignalId(message_id), sent.target, sent.name, sent.payload, sent.dedup_key, hold, sent.asks)
         delivery = await self._signals.deliver(new)
-        if delivery is Delivery.MISSING and hold:
+        asking = message_id.removeprefix(ASKED_BY_RUN)
+        if asking != message_id:
+            await self._tell_asking(RunId(asking), sent.target, message_id)
+        elif delivery is Delivery.MISSING and hold:
             raise await self._signals.missing(sent.target)
+
+    async def _tell_asking(self, asking: RunId, target: str, question_id: str) -> None:
+        """Tell the run that waits for an answer which run has the question, or that there is none."""
+        question = await self._backend.retrying(lambda store: store.views.find_question(SignalId(question_id)))
+        found: dict[str, str] = {}
+        if question is not None and question.run_id is not None:
+            found["run_id"] = question.run_id
+        else:
+            found["reason"] = (await self._signals.missing(target)).title
+        sent = new_signal(self._backend, asking, SENT, found)
+        await self._signals.deliver(sent._replace(signal_id=SignalId(f"{question_id}:sent")))
 
     async def _publish(self, sent: PublishMessage, message_id: str) -> None:
         place = event_place(sent.topic, message_id)

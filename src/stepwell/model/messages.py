@@ -24,17 +24,16 @@ IfMissing = Literal["hold", "drop"]
 ASK: Final = "stepwell.ask"
 """The workflow that asks for a run."""
 
+SENT: Final = "sent"  # the signal that tells it which run has the question
 ANSWERED: Final = "answered"  # the signal that wakes it
 ASKED_BY_RUN: Final = "ask:"  # the beginning of the ids of its questions, before its run id
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The input of a run that asks."""
+    """The input of a run that waits for an answer. The asking run sends the question, after what it sent before."""
 
-    target: str
     name: str
-    payload: Any
     timeout: int | None = None  # in microseconds
 
 

@@ -769,7 +769,7 @@ class Context:
         waits. A child of stepwell's own (`stepwell.ask`) waits for the answer, and is cancelled with this run.
         """
         scope, asking = self._scope, Asking(target, request, payload, timeout)
-        given = (asking.question.target, asking.question.name, payload)
+        given = (asking.target, asking.question.name, payload)
         location, entry = scope.place_call(name or asking.question.name, EntryKind.CHILD, given, {})
         return Operation(scope.turn, location, lambda: asking.run(scope, location, entry))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict, get_type_hints
 
@@ -114,14 +114,23 @@ class Started(NamedTuple):
 
 
 async def run_child(
-    scope: Scope, location: Location, entry: Entry | None, child: Started, input: Any, options: ChildStart
+    scope: Scope,
+    location: Location,
+    entry: Entry | None,
+    child: Started,
+    input: Any,
+    options: ChildStart,
+    on_start: Callable[[NewRun], None] | None = None,
 ) -> Any:
-    """The child's result. Raises `ChildFailed` if it did not complete. Cancelling this cancels the child."""
+    """The child's result. Raises `ChildFailed` if it did not complete. Cancelling this cancels the child.
+
+    `on_start` is called when the child is started, and shares that commit.
+    """
     turn = scope.turn
     if entry is None:
         started_at = scope.time
         try:
-            outcome = await await_child(scope, location, child, input, options)
+            outcome = await await_child(scope, location, child, input, options, on_start)
         except asyncio.CancelledError:
             if not turn.is_closed and turn.problem is None:
                 turn.journal.cancel_child(location)
@@ -137,7 +146,12 @@ async def run_child(
 
 
 async def await_child(
-    scope: Scope, location: Location, child: Started, input: Any, options: ChildStart
+    scope: Scope,
+    location: Location,
+    child: Started,
+    input: Any,
+    options: ChildStart,
+    on_start: Callable[[NewRun], None] | None = None,
 ) -> ChildOutcome:
     """How the child ended, without recording it. Starts the child if it has not started."""
     turn = scope.turn
@@ -148,7 +162,10 @@ async def await_child(
         )
     _check_free(scope, location)
     if turn.journal.find_wait(location, WaitKind.CHILD) is None:
-        turn.journal.start_child(new_child(scope, location, child, input, options, detached=False))
+        new = new_child(scope, location, child, input, options, detached=False)
+        turn.journal.start_child(new)
+        if on_start is not None:
+            on_start(new)
     outcome = await turn.wait(location, WaitKind.CHILD, None)
     assert isinstance(outcome, ChildOutcome)
     return outcome

@@ -76,13 +76,13 @@ def read_arrived_outcomes(connection: apsw.Connection, run: int, run_id: RunId) 
     if not 0 < len(awaited) <= AHEAD_WAITS_MAX:
         return found
     known = {outcome.location for outcome in found}
-    ahead = rows_of(
-        connection, "runs.list_ended_ahead", run_id=run_id, location=min(awaited), limit=AHEAD_OUTCOMES_MAX
-    )
+    ahead = rows_of(connection, "runs.list_ended_ahead", run_id=run_id, location=min(awaited), limit=AHEAD_OUTCOMES_MAX)
     return (*found, *(to_outcome(row) for row in ahead if row[0] not in known))
 
 
 def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:
     """What arrived for a run and is not consumed yet."""
 
-    return Inbox(read_signals(connection, run), read_arrived_outcomes(connection, run, run_id), read_events(connection, run))
+    return Inbox(
+        read_signals(connection, run), read_arrived_outcomes(connection, run, run_id), read_events(connection, run)
+    )
