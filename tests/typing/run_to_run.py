@@ -1,5 +1,5 @@
 # pyright: reportUnnecessaryTypeIgnoreComment=true
-"""What type checkers must infer of runs that start, ask and tell others. `make check` reads it with mypy and pyright."""
+"""What type checkers must infer of runs that start, ask and tell others: read by mypy and pyright in `make check`."""
 
 from __future__ import annotations
 

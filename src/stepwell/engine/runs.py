@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, Span, span
 from stepwell.codec.base import ANY, Place, Row
+from stepwell.codec.carried import NO_HEADERS
 from stepwell.engine.backend import Backend
 from stepwell.engine.cancellations import cancel_run
 from stepwell.engine.filters import fitted, parse_filter
@@ -26,12 +27,14 @@ from stepwell.engine.starts import (
     check_run_id,
     encode_input,
     input_place,
+    with_headers,
 )
 from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import NotFoundError, StoreError
 from stepwell.ids import RunId
+from stepwell.model.headers import read_headers
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
@@ -328,13 +331,18 @@ class Runs:
     def _new_runs(self, started: Started, inputs: Sequence[_Input], plan: Plan) -> list[NewRun]:
         backend = self._backend
         now, announce = backend.opened.now(), backend.announce if plan.on_conflict == "replace" else None
+        headers = read_headers(plan.headers, started.name) if plan.headers else NO_HEADERS
         new = [
             plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(
                 discards=started.discards, announce=announce
             )
             for run_id, stored, start in inputs
         ]
-        return new if self._on_start is None else [*map(self._on_start, new)]
+        if self._on_start is not None:
+            new = [*map(self._on_start, new)]
+        elif not headers:
+            return new
+        return [with_headers(backend.codec, one, headers) for one in new]
 
     async def _start(self, started: Started, inputs: Sequence[_Input], plan: Plan) -> list[Handle[Any]]:
         new = self._new_runs(started, inputs, plan)

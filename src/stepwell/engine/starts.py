@@ -8,14 +8,16 @@ from typing import Any, NamedTuple, Self, TypedDict
 
 from stepwell.clock import Duration, Instant, span
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.carried import encode_headers
 from stepwell.codec.signatures import MISSING
 from stepwell.errors import AlreadyExistsError, InvalidInputError, InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.attributes import AttributeValue, read_attributes, read_person, read_title
+from stepwell.model.headers import Headers
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, NewRun, OnConflict, normal_key
 from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
-from stepwell.model.tags import TagsLike, read_tags
+from stepwell.model.tags import TRACE_TAG, TagsLike, read_tags, without_tags
 from stepwell.replay.workflows import Workflow
 
 
@@ -32,6 +34,7 @@ class StartManyOptions(TypedDict, total=False):
     attributes: Mapping[str, AttributeValue]
     title: str | None
     by: str
+    headers: Mapping[str, str]
 
 
 class StartOptions(StartManyOptions, total=False):
@@ -70,6 +73,7 @@ class Plan:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     title: str | None = None
     by: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: StartManyOptions) -> Self:
@@ -149,6 +153,18 @@ def encode_input(codec: Codec, definition: Workflow[Any, Any], value: Any, run_i
         value = definition.input_default
     hint = definition.input_hint
     return codec.encode(codec.validate(value, hint, place=place), hint, place=place)
+
+
+def with_headers(codec: Codec, new: NewRun, headers: Headers) -> NewRun:
+    """A run to create, with its headers. The context of a trace, which an observer has added as a tag, is one of them,
+    unless the caller gave another one.
+    """
+    trace = {name: value for name, value in new.tags if name == TRACE_TAG}
+    carried = {**trace, **headers}
+    if not carried:
+        return new
+    stored = encode_headers(codec, carried, workflow=new.workflow, run_id=new.run_id)
+    return new._replace(tags=without_tags(new.tags, trace), headers=stored)
 
 
 def check_ids(created: Sequence[Created], new: Sequence[NewRun]) -> None:

@@ -60,6 +60,7 @@ class Owed(NamedTuple):
     )
     died_at: Instant | None = None  # when it became a dead letter
     failure: str = ""  # of the last attempt
+    headers: bytes | None = None  # of the run, encoded
 
 
 class Unsent(NamedTuple):

@@ -85,6 +85,7 @@ class NewRun(NamedTuple):
     title: str | None = None
     started_by: str | None = None  # the person, as the caller names them
     attributes: Attributes = ()
+    headers: bytes | None = None  # encoded
 
     @property
     def definition(self) -> str:
@@ -133,6 +134,7 @@ class Run(NamedTuple):
     title: str | None = None
     started_by: str | None = None  # who started it, or the run that it descends from
     attributes: Attributes = ()
+    headers: bytes | None = None  # encoded; see model.headers
 
     @property
     def damage(self) -> str:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
@@ -137,6 +138,14 @@ class Context:
         """When this run began: the `started_at` that its successor sees in `previous`."""
         run = self._scope.turn.run
         return to_datetime(run.started_at or run.created_at)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that this run was started with: `engine.start(flow, input, headers={"user": "ann"})`.
+
+        Runs that this run starts, and runs that continue it, get them, too.
+        """
+        return MappingProxyType(self._scope.turn.headers)
 
     def now(self) -> datetime:
         """When the last result reached this scope, by the store's clock: the same on every replay."""

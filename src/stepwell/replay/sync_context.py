@@ -96,6 +96,14 @@ class SyncContext:
         """When this run began: the `started_at` that its successor sees in `previous`."""
         return self._inner.started_at
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that this run was started with: `engine.start(flow, input, headers={"user": "ann"})`.
+
+        Runs that this run starts, and runs that continue it, get them, too.
+        """
+        return self._inner.headers
+
     def now(self) -> datetime:
         """When the last result reached this scope, by the store's clock: the same on every replay."""
         return self._code.read("now", lambda: self._inner.now())

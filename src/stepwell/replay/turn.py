@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.carried import decode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import ReplayError
 from stepwell.model.failures import sound
+from stepwell.model.headers import Headers
 from stepwell.model.locations import Location, is_below
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus, WaitKind
@@ -49,6 +51,7 @@ class Turn:
     # Slots, because this class has more attributes than instances can share a key table for: with a dictionary of its
     # own for each of a thousand runs, they would evict each other from the processor's caches.
     __slots__ = (
+        "_headers",
         "_root",
         "bodies",
         "closed_streams",
@@ -104,6 +107,7 @@ class Turn:
         self.problem: ReplayError | None = None
         self.is_diverged_early = False  # the problem occurred before the code had passed every recorded result
         self.is_closed = False  # the code is torn down, which is not its outcome
+        self._headers: Headers | None = None
         self._root: asyncio.Task[Any] | None = None
 
     # --- driving ---
@@ -263,6 +267,14 @@ class Turn:
         return self._root.result()
 
     # --- for primitives ---
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the run."""
+        if self._headers is None:
+            run = self.run
+            self._headers = decode_headers(self.codec, run.headers, workflow=run.workflow, run_id=run.run_id)
+        return self._headers
 
     def place(self, location: Location, what: str, *, field: str = "value") -> Place:
         """The place of a value of this run: in words, and as the row and field that store it."""

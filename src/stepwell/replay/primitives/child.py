@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple, TypedDict, get_type_hints
 
 from stepwell.clock import Duration, span
 from stepwell.codec.base import Place, Row
+from stepwell.codec.carried import encode_headers
 from stepwell.errors import ChildFailed, InvalidOptionError, NotFoundError, StoreError
 from stepwell.ids import RunId, derived_run_id
 from stepwell.model.attributes import AttributeValue, read_attributes, read_title
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
+from stepwell.model.headers import read_headers
 from stepwell.model.locations import Location, check_name
 from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
@@ -42,6 +44,7 @@ class StartOptions(TypedDict, total=False):
     deadline: Deadline | None
     max_suspend: Duration | None
     version: int
+    headers: Mapping[str, str]
 
 
 class SpawnOptions(StartOptions, total=False):
@@ -80,6 +83,7 @@ class ChildStart:
     deadline: Deadline | None = None
     max_suspend: Duration | None = None
     version: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: Mapping[str, Any], verb: str) -> ChildStart:
@@ -302,6 +306,7 @@ def new_child(
     inherited = None if detached or turn.is_undoing else turn.run.deadline_at
     own = None if options.deadline is None else read_deadline(options.deadline, turn.now, delay, path)
     deadlines = [one for one in (inherited, own) if one is not None]
+    headers = {**turn.headers, **read_headers(options.headers, path)} if options.headers else turn.headers
     trace = tuple(tag for tag in turn.run.tags if tag[0] == TRACE_TAG)
     return NewRun(
         run_id,
@@ -319,6 +324,7 @@ def new_child(
         title=None if options.title is None else read_title(options.title, path),
         started_by=turn.run.started_by,
         attributes=read_attributes(options.attributes, path) if options.attributes else (),
+        headers=encode_headers(turn.codec, headers, workflow=child.name, run_id=run_id),
     )
 
 

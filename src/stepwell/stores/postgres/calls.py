@@ -461,6 +461,7 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
         max_suspend=new.max_suspend,
         title=new.title,
         started_by=new.started_by,
+        headers=new.headers,
         attributes=new.attributes,
     )
     return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))

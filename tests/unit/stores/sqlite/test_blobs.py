@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from stepwell import Context, Engine, ResultTimeout, step, workflow
+from stepwell import Context, Engine, ResultTimeout, workflow
 from stepwell.codec.base import REFERENCE
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.codec.json_codec import JsonCodec

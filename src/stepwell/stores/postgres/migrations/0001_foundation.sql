@@ -124,7 +124,8 @@ create table {t}.payloads (
     failure bytea,
     tags json not null,
     title text,
-    started_by text collate "C"
+    started_by text collate "C",
+    headers bytea
 );
 
 -- Most runs have no tags, and are not in this index.

@@ -135,7 +135,8 @@ create table stepwell_payloads (
     failure blob,
     tags text not null,
     title text,
-    started_by text
+    started_by text,
+    headers blob
 ) strict;
 
 -- Only runs that somebody has started are in this index.
@@ -496,6 +497,7 @@ select
     p.tags,
     p.title,
     p.started_by,
+    p.headers,
     -- Ordered inside, because an aggregate with an order makes the whole file unreadable for SQLite before 3.44.
     (
         select json_group_array(json_array(a.name, a.value, a.shown))
