@@ -38,6 +38,7 @@ from stepwell.model.headers import read_headers
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
+from stepwell.model.signals import Delivered, Delivery, NewSignal
 from stepwell.model.starts import FOREVER, positive
 from stepwell.model.states import RunStatus
 from stepwell.replay.primitives.publish import state_place
@@ -146,15 +147,36 @@ class Runs:
 
     @overload
     async def signal_or_start(
-        self, workflow: Workflow[None, Out], input: None, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[None, Out],
+        input: None,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Out]: ...
     @overload
     async def signal_or_start(
-        self, workflow: Workflow[In, Out], input: In, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Out]: ...
     @overload
     async def signal_or_start(
-        self, workflow: str, input: Any, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: str,
+        input: Any,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Any]: ...
     async def signal_or_start(
         self,
@@ -164,24 +186,69 @@ class Runs:
         payload: Any = None,
         *,
         key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Any]:
         """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
 
         Of many concurrent callers, one starts the run (`is_new`), and the run gets every signal. An ended run of the
-        key does not count: a new run is started.
+        key does not count: a new run is started. With a `dedup_key` that the active or an ended run of the key has
+        seen, nothing is sent or started, and that run is returned.
         """
-        backend, definition = self._backend, self._definition(workflow)
-        run_id = self._run_id(None)
-        stored = encode_input(backend.codec, definition, input, run_id)
-        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
-            discards=definition.discards
+        definition = self._definition(workflow)
+        signal = new_signal(
+            self._backend, key, definition.mailbox.find(name, definition.name), payload, dedup_key=dedup_key
         )
-        signal = new_signal(backend, key, definition.mailbox.find(name, definition.name), payload)
-        created, _, claimed = await backend.retrying(
+        return (await self._deliver_or_start(definition, input, signal, key))[0]
+
+    async def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Ask the active run of a key, or start that run with the question in its mailbox, and wait for the answer.
+
+        One transaction sends the question, as in `signal_or_start`; the rest is as in `Engine.ask`.
+        """
+        definition = self._definition(workflow)
+        limit = None if timeout is None else span(timeout, what="timeout")
+        declared = definition.mailbox.find(request, definition.name)
+        question = new_signal(self._backend, key, declared, payload, asks=True)
+        await self._deliver_or_start(definition, input, question, key)
+        return await self._signals.await_answer(question, declared, limit)
+
+    async def _deliver_or_start(
+        self, definition: Workflow[Any, Any], input: Any, signal: NewSignal, key: str
+    ) -> tuple[Handle[Any], Delivered]:
+        backend, run_id = self._backend, self._run_id(None)
+        stored = encode_input(backend.codec, definition, input, run_id)
+        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key), discards=definition.discards)
+        created, delivered, claimed = await backend.retrying(
             lambda store: backend.with_offer(lambda offer: store.signals.deliver_or_create(signal, run, offer))
         )
         backend.adopt(claimed)
-        return self._handle(created, await self._has_same_input(created, run), definition.output_hint)
+        same = await self._has_same_input(created, run)
+        return self._handle(created, same, definition.output_hint), delivered
+
+    async def send_or_start(
+        self,
+        target: str,
+        name: str | Signal[Any],
+        payload: Any,
+        *,
+        dedup_key: str | None,
+        start: Workflow[Any, Any] | str,
+        input: Any,
+    ) -> Delivery:
+        """`engine.signal(..., if_missing="start")`."""
+        definition = self._definition(start)
+        declared = definition.mailbox.find(name, definition.name)
+        signal = new_signal(self._backend, target, declared, payload, dedup_key=dedup_key)
+        return (await self._deliver_or_start(definition, input, signal, target))[1].delivery
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> Handle[Out]:
         """A handle on an existing run, by id or key. Raises `NotFoundError`."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.clock import Duration, span
+from stepwell.clock import Duration, Span, span
 from stepwell.codec.addressed import move_signal
 from stepwell.codec.base import Place
 from stepwell.engine.backend import Backend
@@ -41,7 +41,7 @@ class Signals:
     ) -> Delivery:
         """Send a signal to a run, by id or key; `Engine.signal` has the promises."""
         if if_missing not in ("raise", "hold", "drop"):
-            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
+            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold", "drop" or "start"')
         if isinstance(name, Cancel):
             return await self._send_cancel(target, name, if_missing)
         declared = await self._declared(target, name) if self._backend.registry.declares_signals else name
@@ -116,10 +116,14 @@ class Signals:
         delivery = await self.deliver(question)
         if delivery is Delivery.MISSING:
             raise await self.missing(target)
+        return await self.await_answer(question, declared, limit)
+
+    async def await_answer(self, question: NewSignal, declared: str | Signal[Any], limit: Span | None) -> Any:
+        """The answer to a question that was delivered. Raises what `Engine.ask` promises."""
         answer = await self._answers.wait(question.signal_id, question.name, limit)
         if answer is None:
             raise AlreadyExistsError(
-                f"a signal {question.name!r} with the dedup key {dedup_key!r} was sent to this run before",
+                f"a signal {question.name!r} with the dedup key {question.dedup_key!r} was sent to this run before",
                 fix="ask with another dedup key",
             )
         if answer.status is ReplyStatus.REFUSED:
