@@ -95,7 +95,7 @@ def named(scope: Location, index: int) -> Location:
 
 def nth(scope: Location, name: bytes, number: int) -> Location:
     """The second or a later use of a name in a scope: `charge#2`. `name` is the location of the name below the root."""
-    return Location(scope + (_SMALL_NTHS[number] if number < 256 else _int(_NTH, number)) + name)
+    return scope + (_SMALL_NTHS[number] if number < 256 else _int(_NTH, number)) + name  # type: ignore[return-value]
 
 
 def beside(location: Location, scope: Location, number: int) -> Location:

@@ -12,12 +12,13 @@ from stepwell.codec.base import FINGERPRINT_BYTES, Codec, Place
 from stepwell.errors import StepwellError
 
 _SHOWN_MAX: Final = 200
+_SIZES: Final = tuple(bytes((size,)) for size in range(FINGERPRINT_BYTES + 1))
 _PLACE: Final = Place("", "", "the arguments")
 
 
 def join_fingerprints(own: bytes, first: bytes) -> bytes | None:
     """What the entry of a use stores; None if nothing is known."""
-    return bytes((len(own),)) + own + first if own or first else None
+    return _SIZES[len(own)] + own + first if own or first else None
 
 
 def split_fingerprints(stored: bytes) -> tuple[bytes, bytes]:

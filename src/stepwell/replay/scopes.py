@@ -97,17 +97,19 @@ class Scope:
         if not fingerprint:
             return location, entry
         arguments = (*args, kwargs) if kwargs else args
-        codec, journal = self.turn.codec, self.turn.journal
+        turn = self.turn
+        codec, journal = turn.codec, turn.journal
         if known.uses == 1:
             known.first = arguments if are_small(args, kwargs) else codec.fingerprint(arguments) or b""
             if journal.has_loaded:
                 self._check_first(known, location, arguments)
             return location, entry
-        first, known.first = known.first, b""
         if entry is None:
             own = codec.fingerprint(arguments) or b""
-            if type(first) is tuple:
-                first = codec.fingerprint(first) or b""
+            first = known.first
+            if first:
+                known.first = b""
+                first = codec.fingerprint(first) or b"" if type(first) is tuple else first
             journal.fingerprints[location] = join_fingerprints(own, first)  # type: ignore[arg-type]
         elif entry.fingerprint is not None:
             self._check_arguments(entry, split_fingerprints(entry.fingerprint)[0], location, arguments)
