@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from bench.arenas import Arena, open_arena
 from bench.crowd import w2
+from bench.dispatching import dispatch
 from bench.endless import endless
 from bench.growth import w9
 from bench.killed import w6
@@ -39,6 +40,7 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "W7": w7,
     "W8": w8,
     "resume": resume,
+    "dispatch": dispatch,
     "W9": w9,
     "prune": prune,
     "records": records,

@@ -19,6 +19,7 @@ class Size:
     starts: int = 500
     shared: int = 100
     signals: int = 300
+    dispatched: int = 400
     enqueued: int = 200
     enqueued_seconds: float = 30.0  # no longer than this, however few there were
     timers: int = 2_000
@@ -63,6 +64,7 @@ QUICK = Size(
     starts=5,
     shared=3,
     signals=5,
+    dispatched=5,
     enqueued=2,
     timers=5,
     timer_seconds=0.1,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stepwell import Break, Context, Continue, Fatal, Workflow, step, workflow
+from stepwell import Break, Context, Continue, Fatal, Workflow, done, step, workflow
 
 
 @step
@@ -16,15 +16,12 @@ async def tick(number: int) -> int:
     return number + 1
 
 
-numbered = tick.options(repeat=True)
-
-
 @workflow
 async def sequence(ctx: Context, steps: int) -> int:
     """`steps` trivial steps, one after the other."""
     number = 0
     for _ in range(steps):
-        number = await ctx.step(numbered, number)
+        number = await ctx.step(tick, number)
     return number
 
 
@@ -42,11 +39,11 @@ async def mark() -> None:
 async def marked(ctx: Context, steps: int) -> None:
     """Some trivial steps, and then a mark so many steps after another."""
     for _ in range(10):
-        await ctx.step(numbered, 0)
-    await ctx.step(mark.options(repeat=True))
+        await ctx.step(tick, 0)
+    await ctx.step(mark)
     for _ in range(steps - 1):
-        await ctx.step(numbered, 0)
-    await ctx.step(mark.options(repeat=True))
+        await ctx.step(tick, 0)
+    await ctx.step(mark)
 
 
 @workflow
@@ -54,7 +51,7 @@ async def sequence_then_wait(ctx: Context, steps: int) -> int:
     """As `sequence`, and then it waits for a signal."""
     number = 0
     for _ in range(steps):
-        number = await ctx.step(numbered, number)
+        number = await ctx.step(tick, number)
     await ctx.receive("go")
     return number
 
@@ -83,6 +80,28 @@ async def telling(ctx: Context) -> int:
 async def parenting(ctx: Context) -> int:
     """One child of one step."""
     return await ctx.child(sequence, 1)
+
+
+@workflow
+async def small(ctx: Context, number: int) -> int:
+    """The smallest child."""
+    return number
+
+
+@workflow
+async def dispatching(ctx: Context, children: int) -> int:
+    """Spawns children, and awaits them one by one."""
+    spawned = [await ctx.spawn(small, number) for number in range(children)]
+    total = 0
+    for run_id in spawned:
+        total += (await ctx.wait_any(ended=done(run_id))).value.value
+    return total
+
+
+@workflow
+async def mapping_children(ctx: Context, children: int) -> int:
+    """Children by a map."""
+    return sum(await ctx.children(small, range(children)))
 
 
 RESUMED: list[float] = []  # when a step of `waiting` began
@@ -114,7 +133,7 @@ async def held_back(ctx: Context, steps: int) -> int:
     await ctx.receive("go")
     number = 0
     for _ in range(steps):
-        number = await ctx.step(numbered, number)
+        number = await ctx.step(tick, number)
     return number
 
 
@@ -142,15 +161,12 @@ async def leave_mark(marks: str) -> None:
         file.write(b".")
 
 
-marked_again = leave_mark.options(repeat=True)
-
-
 @workflow
 async def noted(ctx: Context, what: tuple[str, int]) -> None:
     """Steps that leave marks."""
     marks, steps = what
     for _ in range(steps):
-        await ctx.step(marked_again, marks)
+        await ctx.step(leave_mark, marks)
 
 
 @step
@@ -190,6 +206,9 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     waiting,
     telling,
     parenting,
+    small,
+    dispatching,
+    mapping_children,
     began_at,
     sleeping,
     looking_out,

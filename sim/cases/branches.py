@@ -71,7 +71,7 @@ async def waiting_for_tasks(ctx: Context) -> list[int]:
     finished, _ = await asyncio.wait(tasks)
     handled: list[int] = []
     for task in finished:
-        handled.append(await ctx.step(step(_handle, repeat=True), task.result()))
+        handled.append(await ctx.step(_handle, task.result()))
         if len(handled) == 4:
             await ctx.receive("go")
     return sorted(handled)

@@ -74,7 +74,7 @@ class Case:
 
     def _run(self, mode: str) -> str:
         self._begin()
-        with _kit(mode) as kit:
+        with kit_of(mode) as kit:
             try:
                 run = kit.start(self.workflow, self.input, **self.options)
                 for act in self.script:
@@ -89,7 +89,7 @@ class Case:
         return "" if found == expected else f"{found} instead of {expected}"
 
     def _sweep(self) -> Iterator[Tried]:
-        with _kit("live") as kit:
+        with kit_of("live") as kit:
             try:
                 report = kit.crash_everywhere(
                     self.workflow,
@@ -108,5 +108,6 @@ class Case:
         yield from (Tried(str(crash), "live") for crash in report.crashes if crash not in broken)
 
 
-def _kit(mode: str) -> SyncKit:
+def kit_of(mode: str) -> SyncKit:
+    """The world of one try."""
     return SyncKit(KitOptions(nondeterminism="off", world=Options(always_replay=mode == "yield")), name="this case")

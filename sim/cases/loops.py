@@ -52,7 +52,7 @@ async def spawning(ctx: Context) -> int:
 
     ids = await ctx.loop("numbers", body, [], trim_every=1, keep=1)
     for run_id in ids:
-        await ctx.wait_any("one", repeat=True, child=done(run_id))
+        await ctx.wait_any("one", child=done(run_id))
     return len(ids)
 
 

@@ -21,7 +21,7 @@ async def batching(ctx: Context) -> int:
     """Takes two events at a time, and goes on as a new run while there are more."""
     events: list[int] = []
     while len(events) < 2:
-        message = await ctx.receive("event", timeout="1m", default=None, repeat=True, name="more")
+        message = await ctx.receive("event", timeout="1m", default=None, name="more")
         if message is None:
             break
         events.append(message.payload)

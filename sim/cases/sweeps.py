@@ -14,6 +14,7 @@ from sim.cases import (
     files,
     loops,
     repairs,
+    runs,
     signals,
     threads,
     timers,
@@ -31,10 +32,12 @@ _RUNS: dict[str, Case] = {
     **bodies.CASES,
     **repairs.CASES,
     **timers.CASES,
+    **runs.CASES,
 }
 CASES: dict[str, Callable[[], Iterator[Tried]]] = {
     **{name: case.tries for name, case in _RUNS.items()},
     **threads.PLAYS,
+    **runs.PLAYS,
     **chains.PLAYS,
     **files.PLAYS,
     **connections.PLAYS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from sim.cases import repairs
@@ -15,6 +16,7 @@ from stepwell.engine import repair_drafts
 from stepwell.engine.changes import ChangeFlag
 from stepwell.engine.lookups import SharedLookup
 from stepwell.engine.results import Results
+from stepwell.engine.run_messages import RunMessages
 from stepwell.ids import RunId
 from stepwell.model.commits import Move
 from stepwell.model.entries import Entry
@@ -23,7 +25,7 @@ from stepwell.model.locations import Location
 from stepwell.model.runs import Inbox, Ranges, Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
-from stepwell.replay import branches, compensations, driver, rollback
+from stepwell.replay import branches, compensations, driver, rollback, scopes
 from stepwell.replay.bodies import Succeeded
 from stepwell.replay.event_loop import TurnTask
 from stepwell.replay.journal import Journal
@@ -39,7 +41,7 @@ from stepwell.stores.base import faults
 from stepwell.stores.base.timeline import Anchor
 from stepwell.stores.postgres import pool
 from stepwell.stores.sqlite import caller_transactions
-from stepwell.stores.sqlite.transitions import operators
+from stepwell.stores.sqlite.transitions import ends, moves, operators
 from stepwell.worker import invocations
 from stepwell.worker.claimer import Claimer
 from stepwell.worker.code import Code
@@ -325,7 +327,45 @@ def waits_ignore_the_lease() -> Patches:
     return [(pool, "ANSWER_SECONDS_MAX", 60.0), (pool.ConnectionPool, "set_lease", nothing)]
 
 
+def names_not_numbered() -> Patches:
+    """The second use of a name gets the record of the first."""
+
+    def nth(scope: Location, name: bytes, number: int) -> Location:
+        return Location(scope + name)
+
+    def enter(self: Scope, location: Location, kind: Any) -> Any:
+        self.turn.journal.visited.pop(location, None)
+        return original(self, location, kind)
+
+    original = Scope._enter
+    return [(scopes, "nth", nth), (Scope, "_enter", enter)]
+
+
+def arguments_not_compared() -> Patches:
+    """Nobody notices that a replay passes other arguments to a numbered use of a step."""
+    return [(Scope, "_check_arguments", nothing)]
+
+
+def watchers_not_woken() -> Patches:
+    """The end of a run wakes only its parent."""
+    return [(ends, "notify_watchers", nothing), (moves, "notify_watchers", nothing)]
+
+
+def messages_named_anew() -> Patches:
+    """A message that is sent again has another id."""
+    original, count = RunMessages.deliver, itertools.count()
+
+    async def deliver(self: RunMessages, event: Any) -> None:
+        await original(self, replace(event, id=f"{event.id}-{next(count)}"))
+
+    return [(RunMessages, "deliver", deliver)]
+
+
 OUTSIDE_SWITCHES = switches(
+    names_not_numbered,
+    arguments_not_compared,
+    watchers_not_woken,
+    messages_named_anew,
     compensations_by_name,
     arguments_shared,
     branches_not_run_again,
@@ -358,6 +398,10 @@ OUTSIDE_SWITCHES = switches(
 OUTSIDE_POSTGRES_SWITCHES = {f"postgres-{name}": switch for name, switch in switches(waits_ignore_the_lease).items()}
 # Which cases show each of them; all others are shown by random programs.
 SHOWN_BY: dict[str, tuple[str, ...]] = {
+    "names-not-numbered": ("names that are used again",),
+    "arguments-not-compared": ("arguments that differ in a replay",),
+    "watchers-not-woken": ("a run that tells others",),
+    "messages-named-anew": ("a run that tells others",),
     "compensations-by-name": ("compensations that share a name",),
     "arguments-shared": ("a body that consumes its argument", "a body that adds to its argument"),
     "branches-not-run-again": ("branches that write outside",),

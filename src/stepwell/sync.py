@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from stepwell.app import App, Offload
-from stepwell.clock import Duration, Instant
+from stepwell.clock import Duration, Instant, Span
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.alert_rules import Alert
@@ -63,9 +63,10 @@ from stepwell.engine.versions import Versions, VersionUse
 from stepwell.engine.views import ActView, EntryView, HoldActView, HoldView, RunView, SignalView, WaitView
 from stepwell.engine.workers import Recovered, Workers, WorkerView
 from stepwell.environment import Environment
+from stepwell.errors import NotFoundError
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
-from stepwell.model.signals import Delivery, IfMissing
+from stepwell.model.signals import Delivery, IfMissing, NewSignal
 from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
@@ -241,26 +242,89 @@ class SyncRuns:
 
     @overload
     def signal_or_start(
-        self, workflow: Workflow[None, Out], input: None, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[None, Out],
+        input: None,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> SyncHandle[Out]: ...
     @overload
     def signal_or_start(
-        self, workflow: Workflow[In, Out], input: In, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> SyncHandle[Out]: ...
     @overload
     def signal_or_start(
-        self, workflow: str, input: Any, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: str,
+        input: Any,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> SyncHandle[Any]: ...
     def signal_or_start(
-        self, workflow: Workflow[Any, Any] | str, input: Any, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> SyncHandle[Any]:
         """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
 
         Of many concurrent callers, one starts the run (`is_new`), and the run gets every signal. An ended run of the
-        key does not count: a new run is started.
+        key does not count: a new run is started. With a `dedup_key` that the active or an ended run of the key has
+        seen, nothing is sent or started, and that run is returned.
         """
         return SyncHandle(
-            self._portal, self._portal.wait(self._inner.signal_or_start(workflow, input, name, payload, key=key))
+            self._portal,
+            self._portal.wait(
+                self._inner.signal_or_start(workflow, input, name, payload, key=key, dedup_key=dedup_key)
+            ),
+        )
+
+    def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Ask the active run of a key, or start that run with the question in its mailbox, and wait for the answer.
+
+        One transaction sends the question, as in `signal_or_start`; the rest is as in `Engine.ask`.
+        """
+        return self._portal.wait(self._inner.ask_or_start(workflow, input, request, payload, key=key, timeout=timeout))
+
+    def send_or_start(
+        self,
+        target: str,
+        name: str | Signal[Any],
+        payload: Any,
+        *,
+        dedup_key: str | None,
+        start: Workflow[Any, Any] | str,
+        input: Any,
+    ) -> Delivery:
+        """`engine.signal(..., if_missing="start")`."""
+        return self._portal.wait(
+            self._inner.send_or_start(target, name, payload, dedup_key=dedup_key, start=start, input=input)
         )
 
     def handle(self, workflow: Workflow[Any, Out], target: str) -> SyncHandle[Out]:
@@ -394,6 +458,14 @@ class SyncSignals:
         """Send a signal to a run, by id or key; `Engine.signal` has the promises."""
         return self._portal.wait(self._inner.send(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
 
+    def missing(self, target: str) -> NotFoundError:
+        """The error for a signal to a target that no active run has."""
+        return self._portal.wait(self._inner.missing(target))
+
+    def deliver(self, signal: NewSignal) -> Delivery:
+        """Deliver a signal that is encoded for its target."""
+        return self._portal.wait(self._inner.deliver(signal))
+
     def ask(
         self,
         target: str,
@@ -405,6 +477,10 @@ class SyncSignals:
     ) -> Any:
         """Send a signal that the run must answer, and wait for the answer; `Engine.ask` has the promises."""
         return self._portal.wait(self._inner.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key))
+
+    def await_answer(self, question: NewSignal, declared: str | Signal[Any], limit: Span | None) -> Any:
+        """The answer to a question that was delivered. Raises what `Engine.ask` promises."""
+        return self._portal.wait(self._inner.await_answer(question, declared, limit))
 
     def list_held(self, key: str | None = None, *, limit: int = 100) -> list[SignalView]:
         """Signals that are held for a key without an active run, oldest first. The next run of the key gets them."""
@@ -1388,7 +1464,15 @@ class SyncEngine:
 
     @overload
     def signal(
-        self, target: str, name: Signal[T], payload: T, *, dedup_key: str | None = None, if_missing: IfMissing = "raise"
+        self,
+        target: str,
+        name: Signal[T],
+        payload: T,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing | Literal["start"] = "raise",
+        start: Workflow[Any, Any] | str | None = None,
+        input: Any = None,
     ) -> Delivery: ...
     @overload
     def signal(
@@ -1398,7 +1482,9 @@ class SyncEngine:
         payload: Any = None,
         *,
         dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
+        if_missing: IfMissing | Literal["start"] = "raise",
+        start: Workflow[Any, Any] | str | None = None,
+        input: Any = None,
     ) -> Delivery: ...
     def signal(
         self,
@@ -1407,7 +1493,9 @@ class SyncEngine:
         payload: Any = None,
         *,
         dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
+        if_missing: IfMissing | Literal["start"] = "raise",
+        start: Workflow[Any, Any] | str | None = None,
+        input: Any = None,
     ) -> Delivery:
         """Send a signal to a run (by id or key). The signal is durable when this returns, even if the run does not wait
         for it yet.
@@ -1417,8 +1505,15 @@ class SyncEngine:
         an ended run cannot be held: that raises `RunEndedError`, too. A `dedup_key` that the run has seen returns
         DUPLICATE, also after the run has ended. The payload of a `Signal[...]` is checked first: `InvalidInputError`
         lists all violations, and nothing is stored. A `Cancel` cancels the run.
+
+        "start" starts a run of the workflow `start` with this key and `input`, and the signal in its mailbox, in one
+        transaction; see `runs.signal_or_start`, which returns a handle.
         """
-        return self._portal.wait(self._inner.signal(target, name, payload, dedup_key=dedup_key, if_missing=if_missing))
+        return self._portal.wait(
+            self._inner.signal(
+                target, name, payload, dedup_key=dedup_key, if_missing=if_missing, start=start, input=input
+            )
+        )
 
     @overload
     def ask(
@@ -1461,6 +1556,45 @@ class SyncEngine:
         once, and every caller gets the same answer.
         """
         return self._portal.wait(self._inner.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key))
+
+    @overload
+    def ask_or_start(
+        self,
+        workflow: Workflow[In, Any],
+        input: In,
+        request: Request[T, R],
+        payload: T,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> R: ...
+    @overload
+    def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any: ...
+    def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Ask the active run of a key, or start that run with the question in its mailbox, and wait for the answer.
+
+        The question is sent in one transaction with the start: of many concurrent callers, one starts the run, and
+        every question reaches it. The rest is as in `ask`.
+        """
+        return self._portal.wait(self._inner.ask_or_start(workflow, input, request, payload, key=key, timeout=timeout))
 
     def publish(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from stepwell.addresses import open_store
 from stepwell.app import App, Offload, codec_of
@@ -32,6 +32,7 @@ from stepwell.engine.overviews import Overviews
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.results import Results
 from stepwell.engine.retention import Retention, Retentions
+from stepwell.engine.run_messages import RunMessages
 from stepwell.engine.runs import OnStart, Runs
 from stepwell.engine.saved_views import SavedViews
 from stepwell.engine.schedule_declarations import ScheduleDeclarations
@@ -48,6 +49,7 @@ from stepwell.engine.workers import Workers
 from stepwell.environment import Affinity, Environment, system_environment
 from stepwell.errors import InvalidOptionError, StepwellError, WorkerStoppedError
 from stepwell.model.events import Deliver
+from stepwell.model.messages import ASK
 from stepwell.model.signals import Delivery, IfMissing
 from stepwell.model.templates import Template
 from stepwell.model.topics import Event
@@ -167,6 +169,7 @@ class Engine:
         for sink in self._routes:
             if isinstance(sink, TopicSink):
                 sink.bind(self.events.publish)
+        self._routes.runs.bind(RunMessages(backend, self.signals, self.events).deliver)
         self._worker: Worker | None = None
         self._is_open = False
         self._gate = asyncio.Lock()  # opening and closing happen one after the other
@@ -224,7 +227,9 @@ class Engine:
         payload: T,
         *,
         dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
+        if_missing: IfMissing | Literal["start"] = "raise",
+        start: Workflow[Any, Any] | str | None = None,
+        input: Any = None,
     ) -> Delivery: ...
     @overload
     async def signal(
@@ -234,7 +239,9 @@ class Engine:
         payload: Any = None,
         *,
         dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
+        if_missing: IfMissing | Literal["start"] = "raise",
+        start: Workflow[Any, Any] | str | None = None,
+        input: Any = None,
     ) -> Delivery: ...
     async def signal(
         self,
@@ -243,7 +250,9 @@ class Engine:
         payload: Any = None,
         *,
         dedup_key: str | None = None,
-        if_missing: IfMissing = "raise",
+        if_missing: IfMissing | Literal["start"] = "raise",
+        start: Workflow[Any, Any] | str | None = None,
+        input: Any = None,
     ) -> Delivery:
         """Send a signal to a run (by id or key). The signal is durable when this returns, even if the run does not wait
         for it yet.
@@ -253,7 +262,17 @@ class Engine:
         an ended run cannot be held: that raises `RunEndedError`, too. A `dedup_key` that the run has seen returns
         DUPLICATE, also after the run has ended. The payload of a `Signal[...]` is checked first: `InvalidInputError`
         lists all violations, and nothing is stored. A `Cancel` cancels the run.
+
+        "start" starts a run of the workflow `start` with this key and `input`, and the signal in its mailbox, in one
+        transaction; see `runs.signal_or_start`, which returns a handle.
         """
+        if if_missing == "start" and start is not None and not isinstance(name, Cancel):
+            return await self.runs.send_or_start(target, name, payload, dedup_key=dedup_key, start=start, input=input)
+        if if_missing == "start" or start is not None:
+            raise InvalidOptionError(
+                'if_missing="start" and start= belong together, and a Cancel has neither',
+                fix='write: engine.signal("order-42", "paid", 7, if_missing="start", start=checkout, input=order)',
+            )
         return await self.signals.send(target, name, payload, dedup_key=dedup_key, if_missing=if_missing)
 
     @overload
@@ -297,6 +316,45 @@ class Engine:
         once, and every caller gets the same answer.
         """
         return await self.signals.ask(target, name, payload, timeout=timeout, dedup_key=dedup_key)
+
+    @overload
+    async def ask_or_start(
+        self,
+        workflow: Workflow[In, Any],
+        input: In,
+        request: Request[T, R],
+        payload: T,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> R: ...
+    @overload
+    async def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any: ...
+    async def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Ask the active run of a key, or start that run with the question in its mailbox, and wait for the answer.
+
+        The question is sent in one transaction with the start: of many concurrent callers, one starts the run, and
+        every question reaches it. The rest is as in `ask`.
+        """
+        return await self.runs.ask_or_start(workflow, input, request, payload, key=key, timeout=timeout)
 
     async def publish(
         self,
@@ -512,6 +570,7 @@ class Engine:
         registry.serve(BULK_DEFINITION, self._make_bulk)
         if self.alerts.declared is not None:
             registry.serve(ALERT_DEFINITION, self._make_alert)
+        registry.serve(f"{ASK}@1", self._make_ask)
         services = ServiceLoop(backend, self._services(), self._settings)
         self._worker = Worker(
             backend.environment,
@@ -560,6 +619,11 @@ class Engine:
         from stepwell.engine.bulk_workflow import bulk_workflow
 
         return bulk_workflow(self)
+
+    def _make_ask(self) -> Workflow[Any, Any]:
+        from stepwell.engine.ask_workflow import ask_workflow
+
+        return ask_workflow(self._backend)
 
 
 def _refuse_options(*options: object) -> None:

@@ -193,7 +193,7 @@ async def test_rv_13_a_signal_without_a_run_is_held_and_delivered_oldest_first(h
     @workflow
     async def listener(ctx: Context) -> list[int]:
         await ctx.sleep("first", "1h")
-        return [(await ctx.receive("m", repeat=True)).payload for _ in range(3)]
+        return [(await ctx.receive("m")).payload for _ in range(3)]
 
     worker = await harness.worker(listener)
     told = [str(await worker.signal("k", "m", number, if_missing="hold")) for number in (1, 2)]

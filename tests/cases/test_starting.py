@@ -237,7 +237,7 @@ async def test_each_wait_is_counted_by_itself_and_a_wake_does_not_extend_it(harn
     async def flow(ctx: Context) -> str:
         async def chatty(ctx: Context) -> None:
             for _ in range(5):
-                await ctx.receive("tick", repeat=True)
+                await ctx.receive("tick")
 
         async def silent(ctx: Context) -> None:
             await ctx.receive("never")

@@ -164,8 +164,8 @@ async def test_st_13_workers_wait_for_a_store_that_is_away_and_lose_nothing(harn
     async def flow(ctx: Context) -> list[str]:
         done = []
         for number in range(5):
-            done.append(await ctx.step(step(ledger.body(f"step {number}", str(number)), name="work", repeat=True)))
-            await ctx.sleep("pause", "10s", repeat=True)
+            done.append(await ctx.step(step(ledger.body(f"step {number}", str(number)), name="work")))
+            await ctx.sleep("pause", "10s")
         return done
 
     worker = await harness.worker(flow)
@@ -298,7 +298,7 @@ async def test_st_18_a_cancel_reaches_an_owned_run_without_hints(harness: Harnes
     @workflow
     async def flow(ctx: Context) -> None:
         for _ in range(100):
-            await ctx.sleep("tick", "500ms", repeat=True)
+            await ctx.sleep("tick", "500ms")
 
     worker = await harness.worker(flow, lease="3s", sweep_every="1s")
     client = await harness.client()

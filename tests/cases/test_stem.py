@@ -101,14 +101,14 @@ async def test_sm_04_a_heartbeat_moves_the_time_of_a_step_and_the_lease_outlasts
 async def test_sm_06_a_repeated_step_is_numbered_in_order(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> list[int]:
-        return [await ctx.step("tick", step(ledger.body("tick", n), repeat=True)) for n in range(3)]
+        return [await ctx.step("tick", step(ledger.body("tick", n))) for n in range(3)]
 
     worker = await harness.worker(flow)
     run = await worker.start(flow)
     await harness.drain()
 
     assert await harness.result(run) == [0, 1, 2]
-    assert [(e.path, e.value) for e in await harness.history(run)] == [("tick#0", 0), ("tick#1", 1), ("tick#2", 2)]
+    assert [(e.path, e.value) for e in await harness.history(run)] == [("tick", 0), ("tick#2", 1), ("tick#3", 2)]
 
 
 async def test_sm_09_a_moment_in_the_past_is_due_at_once_and_only_once(harness: Harness):
@@ -311,7 +311,7 @@ async def test_sm_28_the_idempotency_key_is_the_same_over_attempts_and_no_other(
     @workflow
     async def flow(ctx: Context) -> None:
         for number in range(2):
-            await ctx.step(step(call, compensate=undo, repeat=True), f"call {number}")
+            await ctx.step(step(call, compensate=undo), f"call {number}")
         await ctx.step("other", call, "other")
         raise ValueError("now undo")
 
@@ -397,7 +397,7 @@ async def test_sm_19_times_come_from_the_store_and_never_go_back(harness: Harnes
     async def flow(ctx: Context) -> list[datetime]:
         seen = [ctx.now()]
         for _ in range(3):
-            await ctx.sleep("pause", "1m", repeat=True)
+            await ctx.sleep("pause", "1m")
             seen.append(ctx.now())
         return seen
 
@@ -471,20 +471,20 @@ async def test_sm_07_a_rewind_to_a_repeated_step_drops_every_iteration(harness: 
     async def flow(ctx: Context) -> str:
         await ctx.step("before", ledger.body("before"))
         for _ in range(3):
-            await ctx.step(step(ledger.body("poll"), name="poll", repeat=True))
+            await ctx.step(step(ledger.body("poll"), name="poll"))
         await ctx.receive("go")
         return "done"
 
     worker = await harness.worker(flow)
     run = await worker.start(flow)
     await harness.drain()
-    assert await harness.paths(run) == ["before", "poll#0", "poll#1", "poll#2"]
+    assert await harness.paths(run) == ["before", "poll", "poll#2", "poll#3"]
 
     plan = await worker.do(worker.engine.repairs.rewind(run.run_id, "poll"))
 
-    assert (plan.kept, plan.dropped) == (("before",), ("poll#0", "poll#1", "poll#2"))
+    assert (plan.kept, plan.dropped) == (("before",), ("poll", "poll#2", "poll#3"))
     await harness.drain()
-    assert await harness.paths(run) == ["before", "poll#0", "poll#1", "poll#2"]
+    assert await harness.paths(run) == ["before", "poll", "poll#2", "poll#3"]
     assert (ledger.counts.get("before", 0), ledger.counts.get("poll", 0)) == (1, 6)
     await worker.signal(run.run_id, "go")
     await harness.drain()

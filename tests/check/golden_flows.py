@@ -280,7 +280,30 @@ def plain(ctx: SyncContext, order: Order) -> None:
 
 Input = Callable[[], Any]
 ORDER = Order("Ann", 42)
+
+
 # What each is started with, and what it is sent, one after the other, before it is written down.
+@workflow
+async def numbers(ctx: Context, order: Order) -> None:
+    for number in range(3):
+        await ctx.step(tell, order)
+        await ctx.step("long", step(tell, retry=Retry(max_attempts=1)), Order("a" * 40, number))
+        await ctx.sleep("tell", "1s")
+        await ctx.join("both", {"a": lambda c: c.step(tell, order), "b": lambda c: c.step(tell, order)})
+        await ctx.child(helper, number)
+    await ctx.receive("go")
+
+
+@workflow
+async def tells(ctx: Context, order: Order) -> None:
+    started = await ctx.start(helper, 1)
+    await ctx.signal("nobody", "hello", order.customer)
+    await ctx.cancel(started, "not needed")
+    await ctx.publish("other news", order.amount)
+    await ctx.wait_any("end", over=done(started))
+    await ctx.wait_any("later", over=done(await ctx.start(late_helper, 1)))
+
+
 FLOWS: dict[str, tuple[Workflow[Any, Any], Any, tuple[str, ...]]] = {
     "steps": (steps, ORDER, ()),
     "retried": (retried, ORDER, ()),
@@ -304,6 +327,9 @@ FLOWS: dict[str, tuple[Workflow[Any, Any], Any, tuple[str, ...]]] = {
     "describes": (describes, ORDER, ()),
     "continued": (continued, 0, ()),
     "plain": (plain, ORDER, ()),
+    "numbers": (numbers, ORDER, ()),
+    "tells": (tells, ORDER, ()),
+    "numbers_ended": (numbers, ORDER, ("go",)),
     "steps_ended": (steps, ORDER, ("go",)),
     "undone_ended": (undone, ORDER, ("allow",)),
     "joins_ended": (joins, ORDER, ("go",)),

@@ -24,6 +24,8 @@ from stepwell import Break, Context, Continue, StepContext, StepFailed, SyncCont
 async def act() -> int: ...
 async def other() -> int: ...
 async def undo_act() -> None: ...
+@step(unique=True)
+async def once() -> int: ...
 """
 
 
@@ -33,6 +35,10 @@ def look(code: str) -> list[Finding]:
 
 def codes(code: str) -> list[str]:
     return [finding.code for finding in look(code)]
+
+
+def unique(*lines: str) -> str:
+    return flow(*lines).replace("@workflow", '@workflow(names="unique")')
 
 
 def flow(*lines: str) -> str:
@@ -63,60 +69,64 @@ def test_an_operation_that_is_never_awaited(bad: str, good: str):
     ("bad", "good"),
     [
         (
-            flow("await ctx.step('a', act)", "await ctx.step('a', other)"),
-            flow("await ctx.step('a', act)", "await ctx.step('b', other)"),
+            unique("await ctx.step('a', act)", "await ctx.step('a', other)"),
+            unique("await ctx.step('a', act)", "await ctx.step('b', other)"),
         ),
         (
-            flow("await ctx.step('a', act)", "await ctx.sleep('a', '1s')"),
-            flow("if x:", "    await ctx.step('a', act)", "else:", "    await ctx.step('a', other)"),
+            unique("await ctx.step('a', act)", "await ctx.sleep('a', '1s')"),
+            unique("if x:", "    await ctx.step('a', act)", "else:", "    await ctx.step('a', other)"),
         ),
         (
-            flow("await ctx.step(act)", "await ctx.step(act)"),
-            flow("await ctx.step(act)", "await ctx.step(step(act, name='again'))"),
+            unique("await ctx.step(act)", "await ctx.step(act)"),
+            unique("await ctx.step(act)", "await ctx.step(step(act, name='again'))"),
         ),
         (
-            flow("if x:", "    await ctx.step('a', act)", "await ctx.step('a', other)"),
-            flow("if x:", "    await ctx.step('a', act)", "    return", "await ctx.step('a', other)"),
+            unique("if x:", "    await ctx.step('a', act)", "await ctx.step('a', other)"),
+            unique("if x:", "    await ctx.step('a', act)", "    return", "await ctx.step('a', other)"),
         ),
         (
-            flow("for x in range(3):", "    await ctx.step('a', act)"),
-            flow("for x in range(3):", "    await ctx.step(step(act, repeat=True))"),
-        ),
-        (  # the keywords of ctx.step are the function's
-            flow("for x in range(3):", "    await ctx.step('a', act, repeat=True)"),
-            flow("for x in range(3):", "    await ctx.step('a', step(act, repeat=True), x)"),
+            unique("for x in range(3):", "    await ctx.step('a', act)"),
+            flow("for x in range(3):", "    await ctx.step(act)"),
         ),
         (
-            flow("await ctx.step(act, name='a')", "await ctx.step(act, name='b')"),
-            flow("await ctx.step(act, name='a')", "await ctx.step(other, name='a')"),
+            flow("for x in range(3):", "    await ctx.step('a', step(act, unique=True), x)"),
+            flow("for x in range(3):", "    await ctx.step('a', act, x)"),
         ),
         (
-            flow("for x in range(3):", "    await ctx.step('a', act)", "    continue"),
-            flow("for x in range(3):", "    if x:", "        await ctx.step('a', act)", "        break"),
+            flow("await ctx.step(act)", "await ctx.step(once)", "await ctx.step(once)"),
+            flow("await ctx.step(act)", "await ctx.step(act)", "await ctx.step(once)"),
         ),
         (
-            flow("await asyncio.gather(*[ctx.step('a', act) for x in range(3)])"),
-            flow("await asyncio.gather(*[ctx.step(f'a{x}', act) for x in range(3)])"),
+            unique("await ctx.step(act, name='a')", "await ctx.step(act, name='b')"),
+            unique("await ctx.step(act, name='a')", "await ctx.step(other, name='a')"),
         ),
         (
-            flow("try:", "    await ctx.step('a', act)", "except StepFailed:", "    await ctx.step('a', other)"),
-            flow("try:", "    await ctx.step('a', act)", "except StepFailed:", "    await ctx.step('b', other)"),
+            unique("for x in range(3):", "    await ctx.step('a', act)", "    continue"),
+            unique("for x in range(3):", "    if x:", "        await ctx.step('a', act)", "        break"),
         ),
         (
-            flow("await ctx.receive('x', 'y')", "await ctx.receive('x', 'y')"),
-            flow("await ctx.receive('x', 'y')", "await ctx.receive('x')"),
+            unique("await asyncio.gather(*[ctx.step('a', act) for x in range(3)])"),
+            unique("await asyncio.gather(*[ctx.step(f'a{x}', act) for x in range(3)])"),
         ),
         (
-            flow("await ctx.wait_any()", "await ctx.wait_any()"),
-            flow("await ctx.wait_any('one')", "await ctx.wait_any('two')"),
+            unique("try:", "    await ctx.step('a', act)", "except StepFailed:", "    await ctx.step('a', other)"),
+            unique("try:", "    await ctx.step('a', act)", "except StepFailed:", "    await ctx.step('b', other)"),
         ),
         (
-            flow("await ctx.step('p', act)", "await ctx.step('p', other)"),
-            flow("if ctx.patched('p') and ctx.version('p', 2):", "    await ctx.step('p', act)"),
+            unique("await ctx.receive('x', 'y')", "await ctx.receive('x', 'y')"),
+            unique("await ctx.receive('x', 'y')", "await ctx.receive('x')"),
         ),
         (
-            flow("match x:", "    case 1:", "        await ctx.step('a', act)", "await ctx.step('a', other)"),
-            flow(
+            unique("await ctx.wait_any()", "await ctx.wait_any()"),
+            unique("await ctx.wait_any('one')", "await ctx.wait_any('two')"),
+        ),
+        (
+            unique("await ctx.step('p', act)", "await ctx.step('p', other)"),
+            unique("if ctx.patched('p') and ctx.version('p', 2):", "    await ctx.step('p', act)"),
+        ),
+        (
+            unique("match x:", "    case 1:", "        await ctx.step('a', act)", "await ctx.step('a', other)"),
+            unique(
                 "match x:",
                 "    case 1:",
                 "        await ctx.step('a', act)",
@@ -125,8 +135,8 @@ def test_an_operation_that_is_never_awaited(bad: str, good: str):
             ),
         ),
         (
-            flow("await ctx.join('j', {'l': lambda c: asyncio.gather(c.step('a', act), c.step('a', act))})"),
-            flow("await ctx.join('j', {'l': lambda c: c.step('a', act), 'r': lambda c: c.step('a', act)})"),
+            unique("await ctx.join('j', {'l': lambda c: asyncio.gather(c.step('a', act), c.step('a', act))})"),
+            unique("await ctx.join('j', {'l': lambda c: c.step('a', act), 'r': lambda c: c.step('a', act)})"),
         ),
     ],
 )
@@ -136,7 +146,7 @@ def test_two_operations_with_one_name_in_one_place(bad: str, good: str):
 
 
 def test_both_places_of_a_name_are_told():
-    [finding] = look(flow("await ctx.step('a', act)", "x = 1", "await ctx.step('a', other)"))
+    [finding] = look(unique("await ctx.step('a', act)", "x = 1", "await ctx.step('a', other)"))
 
     first = HEAD.count("\n") + 3
     assert (finding.also, finding.line) == ((first,), first + 2)
@@ -145,21 +155,17 @@ def test_both_places_of_a_name_are_told():
 
 
 @pytest.mark.parametrize(
-    ("call", "line"),
+    ("code", "fix"),
     [
-        ("ctx.step(charge, each)", "await ctx.step(charge.options(repeat=True), each)"),
-        ("ctx.step('charge', act, each)", "await ctx.step('charge', step(act, repeat=True), each)"),
-        ("ctx.step(step(act, timeout=3))", "await ctx.step(step(act, timeout=3, repeat=True))"),
-        ("ctx.step(charge.options(timeout=3))", "await ctx.step(charge.options(timeout=3, repeat=True))"),
-        ("ctx.sleep('nap', '1s')", "await ctx.sleep('nap', '1s', repeat=True)"),
+        (unique("for x in range(3):", "    await ctx.sleep('nap', '1s')"), 'names="unique"'),
+        (flow("for x in range(3):", "    await ctx.step('nap', once)"), "unique=True"),
     ],
 )
-def test_the_line_to_write_for_a_name_in_a_loop_is_given_and_has_no_finding(call: str, line: str):
-    charge = "@step\nasync def charge(x: int = 1) -> int: ...\n"
-    [finding] = look(charge + flow("for each in range(3):", f"    await {call}"))
+def test_the_fix_for_a_name_in_a_loop_is_a_loop_or_numbers(code: str, fix: str):
+    [finding] = look(code)
 
-    assert finding.fix == f"number its uses; write: {line}"
-    assert codes(charge + flow("for each in range(3):", f"    {line}")) == []
+    assert finding.fix == f'loop with ctx.loop("nap", ...), or leave out {fix}: its uses are numbered then'
+    assert codes(code.replace('(names="unique")', "").replace("once)", "act)")) == []
 
 
 @pytest.mark.parametrize(
@@ -173,10 +179,10 @@ def test_the_line_to_write_for_a_name_in_a_loop_is_given_and_has_no_finding(call
     ],
 )
 def test_the_line_to_write_for_a_name_that_is_used_twice_is_given_and_has_no_finding(call: str, line: str):
-    [finding] = look(flow(f"await {call}", f"await {call}"))
+    [finding] = look(unique(f"await {call}", f"await {call}"))
 
     assert finding.fix == f"rename one of them; write: {line}"
-    assert codes(flow(f"await {call}", line)) == []
+    assert codes(unique(f"await {call}", line)) == []
 
 
 def test_the_line_to_write_for_an_operation_that_is_not_awaited_is_given():

@@ -70,7 +70,9 @@ def an_entry(world: World, seq: int, at: Location, status: EntryStatus | None = 
     status = world.chance.choice(list(EntryStatus)) if status is None else status
     attempts, stack = world.chance.choice([0, 1, 3]), world.chance.choice([None] * 6 + [b"u", b""])
     value = world.chance.choice([b"", b"v%d" % seq])
-    return Entry(seq, at, world.chance.choice(list(EntryKind)), status, value, world.now, 5, attempts, stack)
+    fingerprint = world.chance.choice([None, None, b"\1a", b"\x08" + bytes(range(8, 24))])
+    kind = world.chance.choice(list(EntryKind))
+    return Entry(seq, at, kind, status, value, world.now, 5, attempts, stack, fingerprint)
 
 
 def an_entry_at(seq: int, at: Location, now: Instant) -> Entry:

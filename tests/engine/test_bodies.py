@@ -202,7 +202,7 @@ async def test_a_long_row_of_steps_that_never_wait_leaves_the_loop_to_others(har
         steps += 1
         return steps
 
-    numbered = step(count, repeat=True, name="count")
+    numbered = step(count, name="count")
 
     @workflow
     async def flow(ctx: Context) -> int:

@@ -21,8 +21,8 @@ async def tick(number: int) -> int:
     return number + 1
 
 
-numbered = tick.options(repeat=True)
-later = tick.options(name="later", durability="deferred", repeat=True)
+numbered = tick
+later = tick.options(name="later", durability="deferred")
 
 
 @workflow
@@ -61,7 +61,7 @@ async def emitting(ctx: Context, steps: int) -> int:
     number = 0
     for _ in range(steps):
         number = await ctx.step(numbered.options(emits="ticked"), number)
-        await ctx.emit("tick", number, repeat=True)
+        await ctx.emit("tick", number)
     return number
 
 

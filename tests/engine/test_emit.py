@@ -201,7 +201,7 @@ async def test_a_compensation_may_emit(harness: Harness) -> None:
 async def test_the_same_event_twice_in_a_scope_needs_repeat(harness: Harness) -> None:
     @workflow
     async def repeats(ctx: Context) -> list[str]:
-        return [await ctx.emit("tick", n, repeat=True) for n in range(3)]
+        return [await ctx.emit("tick", n) for n in range(3)]
 
     inbox = Inbox()
     worker = await serve(harness, inbox, repeats)

@@ -131,7 +131,7 @@ def make_everything(ledger: Ledger) -> Any:
         heard = [(await ctx.receive("go")).payload]
         await ctx.sleep("until the others are there", "1s")
         while len(heard) < 3:
-            heard += [message.payload for message in await ctx.receive_many("more", count=2, repeat=True)]
+            heard += [message.payload for message in await ctx.receive_many("more", count=2)]
         first = await ctx.wait_any(answer=signal("answer"), late=timer("1d"))
         heard.append(first.value.payload)
         looped = await ctx.loop("loop", count, Paid(0, CANARY))

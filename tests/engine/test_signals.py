@@ -43,7 +43,7 @@ total = Request[None, int]("total")
 async def cart(ctx: Context, owner: str) -> list[str]:
     items: list[str] = []
     while True:
-        message = await ctx.receive(add, "checkout", total, repeat=True)
+        message = await ctx.receive(add, "checkout", total)
         if message.name == "checkout":
             return [owner, *items]
         if message.name == "total":

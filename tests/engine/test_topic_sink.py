@@ -94,7 +94,7 @@ async def test_a_plain_function_takes_and_gives_messages(harness: Harness):
     async def note(text: str) -> str:
         return text
 
-    noted = step(note, repeat=True, name="note")
+    noted = step(note, name="note")
 
     @workflow
     def flow(ctx: SyncContext) -> list[str]:

@@ -26,7 +26,7 @@ def linear(ledger: Ledger, count: int) -> Any:
     @workflow
     async def flow(ctx: Context) -> int:
         for number in range(count):
-            await ctx.step("work", step(ledger.body("work", number), repeat=True))
+            await ctx.step("work", step(ledger.body("work", number)))
         return count
 
     return flow
@@ -500,8 +500,8 @@ async def test_two_workers_share_the_work_and_repeat_nothing(harness: Harness, l
     @workflow
     async def flow(ctx: Context, number: int) -> int:
         for turn in range(3):
-            await ctx.step("work", step(ledger.body(f"{number}.{turn}"), repeat=True))
-            await ctx.sleep("pause", "5s", repeat=True)
+            await ctx.step("work", step(ledger.body(f"{number}.{turn}")))
+            await ctx.sleep("pause", "5s")
         return number
 
     workers = [await harness.worker(flow, sweep_every="1s") for _ in range(2)]

@@ -14,7 +14,7 @@ SIGNAL = "mail"
 @workflow
 async def mailbox(ctx: Context) -> None:
     while True:
-        await ctx.receive(SIGNAL, repeat=True)
+        await ctx.receive(SIGNAL)
 
 
 class State(NamedTuple):

@@ -42,7 +42,7 @@ async def desk(ctx: Context, job: Job) -> list[str]:
     await ctx.step(book, job.name)
     notes: list[str] = []
     while len(notes) < job.notes:
-        message = await ctx.receive(NOTE, timeout=TIMEOUT, repeat=True)
+        message = await ctx.receive(NOTE, timeout=TIMEOUT)
         notes.append(message.payload)
     await ctx.sleep("rest", REST)
     if job.is_refused:

@@ -206,8 +206,8 @@ async def test_new_synchronous_operations_do_not_change_the_order_of_recorded_re
                     order.append(f"{name}{number}")
 
             await asyncio.gather(branch("x"), branch("y"))
-            await ctx.receive("go", "again", repeat=True)
-            await ctx.receive("go", "again", repeat=True)
+            await ctx.receive("go", "again")
+            await ctx.receive("go", "again")
 
         return flow
 

@@ -202,7 +202,7 @@ async def test_a_receive_in_two_branches_gives_each_the_same_message_again(harne
 
         async def listen(name: str) -> None:
             for _ in range(2):
-                found.append(f"{name} {(await ctx.receive('m', name=name, repeat=True)).payload}")
+                found.append(f"{name} {(await ctx.receive('m', name=name)).payload}")
 
         await asyncio.gather(listen("a"), listen("b"))
         await ctx.receive("go")

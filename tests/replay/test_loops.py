@@ -185,7 +185,7 @@ async def undo(value: str, result: str) -> None:
     UNDONE.append(value)
 
 
-@step(compensate=undo, repeat=True)
+@step(compensate=undo)
 async def do(value: str) -> str:
     return value
 
@@ -237,7 +237,7 @@ async def test_runs_that_old_iterations_spawned_can_be_waited_for(harness: Harne
         none: list[RunId] = []
         ids = await ctx.loop("l", body, none)
         await ctx.receive("go")
-        return [(await ctx.wait_any("w", repeat=True, k=done(each))).value.value for each in ids]
+        return [(await ctx.wait_any("w", k=done(each))).value.value for each in ids]
 
     worker = await harness.worker(fan, kid)
     client = await harness.client()

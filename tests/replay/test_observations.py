@@ -191,7 +191,7 @@ async def test_what_was_only_looked_at_moves_along_with_continue_as_new(harness:
         if ctx.generation == 1:
             await ctx.receive("begin")
         while len(got) < 2:
-            message = await ctx.receive(count, timeout="1s", default=None, repeat=True, name="more")
+            message = await ctx.receive(count, timeout="1s", default=None, name="more")
             if message is None:
                 break
             got.append(message.payload)

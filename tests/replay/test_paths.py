@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stepwell import Break, Context, Continue, RunPaused, Workflow, step, workflow
-from stepwell.errors import InvalidNameError
+from stepwell import Break, Context, Continue, RunPaused, Workflow, step, timer, workflow
+from stepwell.errors import InvalidNameError, InvalidOptionError
 from stepwell.views import FailureRecord
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
@@ -36,8 +36,8 @@ async def redeployed(harness: Harness, before: Workflow[Any, Any], after: Workfl
     return await harness.result(run)
 
 
-async def test_a_second_use_of_a_name_names_both_operations(harness: Harness, ledger: Ledger):
-    @workflow
+async def test_a_second_use_of_a_unique_name_names_both_operations(harness: Harness, ledger: Ledger):
+    @workflow(names="unique")
     async def flow(ctx: Context) -> None:
         await ctx.step("notify", ledger.body("first"))
         await ctx.sleep("notify", "1h")
@@ -45,40 +45,28 @@ async def test_a_second_use_of_a_name_names_both_operations(harness: Harness, le
     failure = await paused(harness, flow)
 
     assert (failure.code, failure.path) == ("SW104", "notify")
-    assert "recorded: step notify · now: sleep notify" in failure.why
-    assert "repeat=True" in failure.fix
+    assert "recorded: step notify · now: sleep notify#2" in failure.why
+    assert 'leave out @workflow(names="unique")' in failure.fix
     assert ledger.lines == ["first"]
 
 
-async def test_the_advice_for_a_second_use_of_a_step_works(harness: Harness, ledger: Ledger):
-    @step
-    async def known(word: str) -> None:
-        ledger.lines.append(word)
-
-    async def plain(word: str) -> None:
-        ledger.lines.append(word)
-
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_unique_step_shares_its_name_with_no_other(harness: Harness, ledger: Ledger, is_first: bool):
     @workflow
-    async def twice(ctx: Context) -> None:
-        await ctx.step(known, "one")
-        await ctx.step(known, "two")
+    async def flow(ctx: Context) -> None:
+        once, again = step(ledger.body("one"), unique=is_first), step(ledger.body("two"), unique=not is_first)
+        await ctx.step("notify", once)
+        await ctx.step("notify", again)
 
-    @workflow
-    async def fixed(ctx: Context) -> None:
-        for word in ("one", "two"):
-            await ctx.step("known", step(known, repeat=True), word)
-            await ctx.step("plain", step(plain, repeat=True), word)
+    failure = await paused(harness, flow)
 
-    advice = (await paused(harness, twice)).fix
-    assert 'ctx.step("known", step(f, repeat=True), ...)' in advice
-    ledger.lines.clear()
-    worker = await harness.worker(fixed)
-    await harness.result(await worker.start(fixed))
-    assert ledger.lines == ["one", "one", "two", "two"]
+    assert (failure.code, failure.path) == ("SW104", "notify")
+    assert "leave out unique=True" in failure.fix
+    assert ledger.lines == ["one"]
 
 
 async def test_a_second_use_that_is_only_created_runs_neither(harness: Harness, ledger: Ledger):
-    @workflow
+    @workflow(names="unique")
     async def flow(ctx: Context) -> None:
         await asyncio.gather(ctx.step("x", ledger.body("one")), ctx.step("x", ledger.body("two")))
 
@@ -87,7 +75,7 @@ async def test_a_second_use_that_is_only_created_runs_neither(harness: Harness, 
 
 
 async def test_a_duplicate_name_cannot_be_swallowed(harness: Harness, ledger: Ledger):
-    @workflow
+    @workflow(names="unique")
     async def flow(ctx: Context) -> str:
         await ctx.step("x", ledger.body("one"))
         try:
@@ -100,13 +88,79 @@ async def test_a_duplicate_name_cannot_be_swallowed(harness: Harness, ledger: Le
     assert ledger.lines == ["one"]
 
 
+def test_names_are_numbered_or_unique():
+    with pytest.raises(InvalidOptionError, match="names of workflow 'flow' is 'once'"):
+
+        @workflow(names="once")  # type: ignore[call-overload]
+        async def flow(ctx: Context) -> None: ...
+
+
+def test_repeat_is_accepted_and_not_needed():
+    with pytest.warns(DeprecationWarning, match="repeat= has no effect") as caught:
+        step(print, repeat=True)
+    assert caught[0].filename == __file__
+
+
+async def test_every_operation_numbers_the_uses_of_its_name(harness: Harness, ledger: Ledger):
+    async def branch(ctx: Context) -> int:
+        return int(await ctx.step("in", ledger.body("in", 1)))
+
+    async def item(ctx: Context, number: int) -> int:
+        return int(await ctx.step("in", ledger.body("in", number)))
+
+    async def body(ctx: Context, left: int) -> Continue[int] | Break[int]:
+        await ctx.step("in", ledger.body("in", left))
+        return Break(left)
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        for number in range(2):
+            await ctx.step("step", ledger.body("step", number))
+            await ctx.once("once", lambda: 1)
+            await ctx.sleep("sleep", "1m")
+            await ctx.receive("signal", timeout="1m", default=None)
+            await ctx.join("join", {"a": branch})
+            await ctx.race("race", {"a": branch})
+            await ctx.map("map", item, [1])
+            await ctx.loop("loop", body, 0)
+            await ctx.emit("emit")
+            await ctx.rollback_checkpoint("mark")
+            await ctx.stream("lines").append(number)
+            await ctx.wait_any(late=timer("1m"))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.advance("3m")
+    await harness.takeover(worker, flow)
+    await harness.result(run)
+
+    own = [path for path in await harness.paths(run) if "/" not in path]
+    names = ["step", "once", "sleep", "signal", "join", "race", "map", "loop", "emit", "mark", "stream lines"]
+    assert own == [*names, "wait_any", *(f"{name}#2" for name in names), "wait_any#2"]
+    assert ledger.lines.count("in") == 8
+
+
+async def test_names_of_different_kinds_share_their_numbers(harness: Harness, ledger: Ledger):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step("x", ledger.body("one"))
+        await ctx.sleep("x", "1m")
+        await ctx.step("x", ledger.body("two"))
+
+    worker = await harness.worker(flow)
+    run = await worker.start(flow)
+    await harness.result(run)
+
+    assert await harness.paths(run) == ["x", "x#2", "x#3"]
+
+
 async def test_numbered_uses_go_on_after_a_replay(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> list[Any]:
         found = []
         for number in range(4):
-            found.append(await ctx.step("tick", step(ledger.body(f"tick {number}", number), repeat=True)))
-            await ctx.sleep("pause", "10m", repeat=True)
+            found.append(await ctx.step("tick", ledger.body(f"tick {number}", number)))
+            await ctx.sleep("pause", "10m")
         return found
 
     worker = await harness.worker(flow)
@@ -116,7 +170,7 @@ async def test_numbered_uses_go_on_after_a_replay(harness: Harness, ledger: Ledg
 
     assert await harness.result(run) == [0, 1, 2, 3]
     assert len(ledger.lines) == 4
-    assert (await harness.paths(run))[-2:] == ["tick#3", "pause#3"]
+    assert (await harness.paths(run))[-2:] == ["tick#4", "pause#4"]
 
 
 @pytest.mark.parametrize("name", ["a/b", "a#1", "~x", "", " padded", "new\nline", "x" * 201])
@@ -137,7 +191,7 @@ async def test_a_name_that_cannot_be_part_of_a_path_fails_the_run(harness: Harne
 async def test_paths_are_fixed_when_operations_are_called(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> list[Any]:
-        tick = step(ledger.act, repeat=True)
+        tick = step(ledger.act)
         first, second = ctx.step("tick", tick, "first"), ctx.step("tick", tick, "second")
         return [await second, await first]
 
@@ -146,7 +200,7 @@ async def test_paths_are_fixed_when_operations_are_called(harness: Harness, ledg
     await harness.drain()
 
     assert await harness.result(run) == ["second", "first"]
-    assert [(e.path, e.value) for e in await harness.history(run)] == [("tick#1", "second"), ("tick#0", "first")]
+    assert [(e.path, e.value) for e in await harness.history(run)] == [("tick#2", "second"), ("tick", "first")]
 
 
 KINDS: dict[str, Any] = {
@@ -271,7 +325,7 @@ async def test_removed_covers_numbered_uses_and_is_nothing_to_new_runs(harness: 
     @workflow(name="flow")
     async def before(ctx: Context) -> str:
         for _ in range(3):
-            await ctx.step("tick", step(ledger.body("tick"), repeat=True))
+            await ctx.step("tick", step(ledger.body("tick")))
         await ctx.receive("go")
         return "before"
 
@@ -296,7 +350,7 @@ async def test_the_fix_for_a_numbered_use_that_was_taken_out_can_be_typed_as_it_
         @workflow(name="flow")
         async def flow(ctx: Context) -> str:
             for _ in range(rounds):
-                await ctx.step("tick", step(ledger.body("tick"), repeat=True))
+                await ctx.step("tick", step(ledger.body("tick")))
             if taken_out:
                 ctx.removed(taken_out, "step")
             await ctx.receive("go")
@@ -306,7 +360,7 @@ async def test_the_fix_for_a_numbered_use_that_was_taken_out_can_be_typed_as_it_
 
     with pytest.raises(RunPaused) as caught:
         await redeployed(harness, build(3), build(2))
-    assert caught.value.failure.path == "tick#2"
+    assert caught.value.failure.path == "tick#3"
     assert 'ctx.removed("tick", "step")' in caught.value.fix
     assert await redeployed(harness, build(3), build(2, "tick")) == "done"
     with pytest.raises(RunPaused, match="it raises InvalidNameError: name 'tick#2' cannot be part of a path"):

@@ -49,7 +49,7 @@ change = Request[Change, int]("change", check=_positive)
 async def account(ctx: Context, balance: int) -> int:
     """Two updates, then the end."""
     for _ in range(2):
-        message = await ctx.receive(change, repeat=True)
+        message = await ctx.receive(change)
         if message.payload.amount > balance:
             await message.refuse("not enough")
         else:

@@ -159,7 +159,7 @@ async def test_attempts_survive_a_crash(harness: Harness, ledger: Ledger):
 async def test_deferred_steps_share_the_next_commit(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> int:
-        later = step(ledger.act, durability="deferred", repeat=True)
+        later = step(ledger.act, durability="deferred")
         for number in range(10):
             await ctx.step("later", later, number)
         return int(await ctx.step("now", ledger.act, 10))
@@ -176,7 +176,7 @@ async def test_deferred_steps_share_the_next_commit(harness: Harness, ledger: Le
 async def test_the_time_of_a_deferred_step_is_durable_before_an_effect_is_told_of_it(harness: Harness, ledger: Ledger):
     @workflow
     async def flow(ctx: Context) -> int:
-        later = step(ledger.act, durability="deferred", repeat=True)
+        later = step(ledger.act, durability="deferred")
         await ctx.step("later", later, 0)
         return int(await ctx.step("now", ledger.act, ctx.now().microsecond))
 

@@ -41,7 +41,7 @@ def steps(ledger: Ledger) -> Program:
 def deferred_steps(ledger: Ledger) -> Program:
     @workflow
     async def program(ctx: Context) -> list[int]:
-        later = step(ledger.act, durability="deferred", repeat=True)
+        later = step(ledger.act, durability="deferred")
         found = [await ctx.step("later", later, number) for number in range(3)]
         return [*found, await ctx.step("now", ledger.act, 3)]
 
@@ -122,7 +122,7 @@ def receives(ledger: Ledger) -> Program:
         second = (await ctx.receive("b", "c")).name
         many: list[int] = []
         while len(many) < 3:
-            many += [m.payload for m in await ctx.receive_many("m", count=2, repeat=True)]
+            many += [m.payload for m in await ctx.receive_many("m", count=2)]
         return [first, second, many]
 
     script = ((0, "a", 1), ("1s", "c", 2), ("1s", "m", 3), (0, "m", 4), (0, "m", 5))

@@ -159,7 +159,7 @@ async def test_values_are_compared_as_they_are_stored(harness: Harness):
 async def test_a_loop_over_kept_events_has_no_gap_and_no_duplicate(harness: Harness):
     @workflow
     async def collect(ctx: Context) -> list[int]:
-        return [await ctx.topic("numbers", since="start", repeat=True) for _ in range(6)]
+        return [await ctx.topic("numbers", since="start") for _ in range(6)]
 
     worker = await harness.worker(collect)
     run = await worker.start(collect)
@@ -286,7 +286,7 @@ async def test_a_spawned_run_is_waited_for_by_its_id(harness: Harness):
 
     @workflow
     async def parent(ctx: Context) -> list[Any]:
-        runs = [await ctx.spawn(slow, hours, name="spawned", repeat=True) for hours in (3, 2)]
+        runs = [await ctx.spawn(slow, hours, name="spawned") for hours in (3, 2)]
         first = await ctx.wait_any(a=done(runs[0]), b=done(runs[1]), late=timer("9h"))
         second = await ctx.wait_any("second", a=done(runs[0]), late=timer("9h"))
         return [first.label, first.value.value, second.label, second.value.value]

@@ -14,11 +14,11 @@ add constraint ended_has_its_time check (
 add constraint owned_is_active check (owner is null or status in ('running', 'cancelling', 'compensating'));
 
 alter table {t}.entries
-add constraint kind_is_known check (kind ~ '^[sozrmtjxlcpvkuaiybwendq]$'),
+add constraint kind_is_known check (kind ~ '^[sozrmtjxlcpvkuaiybwendqRSCP]$'),
 add constraint status_is_known check (status in ('d', 'f'));
 
 alter table {t}.waits
-add constraint kind_is_known check (kind in ('timer', 'signal', 'topic', 'child', 'retry'));
+add constraint kind_is_known check (kind in ('timer', 'signal', 'topic', 'child', 'retry', 'run'));
 
 alter table {t}.records
 add constraint closed_is_never_due check (is_open or due_at is null),

@@ -91,21 +91,21 @@ def _pause() -> float:
     return random.uniform(0.0, 0.04) if random.random() < 0.8 else random.uniform(0.1, 0.4)
 
 
-@step(repeat=True, emits="worked")
+@step(emits="worked")
 async def work(info: StepContext, given: str, slow: float = 0.0) -> str:
     with noted(info, given) as value:
         await asyncio.sleep(slow or _pause())
         return value
 
 
-@step(repeat=True)
+@step
 def grind(info: StepContext, given: str) -> str:
     with noted(info, given) as value:
         time.sleep(_pause())
         return value
 
 
-@step(repeat=True, retry=Retry(max_attempts=10, initial="30ms", factor=1.5))
+@step(retry=Retry(max_attempts=10, initial="30ms", factor=1.5))
 async def shaky(info: StepContext, given: str) -> str:
     with noted(info, given) as value:
         await asyncio.sleep(_pause() / 4)
@@ -119,7 +119,7 @@ async def give_back(info: StepContext, given: str, slow: float, value: str) -> N
         await asyncio.sleep(_pause() / 2)
 
 
-@step(repeat=True, compensate=give_back)
+@step(compensate=give_back)
 async def book(info: StepContext, given: str, slow: float) -> str:
     with noted(info, given) as value:
         info.emit("booked", value)
@@ -133,7 +133,7 @@ async def refuse(info: StepContext, given: str) -> str:
         raise Fatal("sold out")
 
 
-@step(repeat=True, transaction=True)
+@step(transaction=True)
 def enter(tx: Transaction, run_id: str) -> str:
     value = _new_value()
     tx.execute(f"insert into {EFFECTS} (run, value) values (?, ?)", (run_id, value))
@@ -172,7 +172,7 @@ async def spread(ctx: Context, job: Job) -> list[str]:
 async def naps(ctx: Context, job: Job) -> list[str]:
     values = [await ctx.step(work, job.given)]
     for seconds in (0.2, 1.3)[: job.size]:
-        await ctx.sleep("nap", seconds, repeat=True)
+        await ctx.sleep("nap", seconds)
         values.append(await ctx.step(work, values[-1]))
     return values
 
@@ -181,7 +181,7 @@ async def naps(ctx: Context, job: Job) -> list[str]:
 async def talk(ctx: Context, job: Job) -> list[str]:
     values = [await ctx.step(work, job.given, job.slow)]
     for _ in range(SIGNALS):
-        message = await ctx.receive("go", repeat=True)
+        message = await ctx.receive("go")
         values += [message.payload, await ctx.step(work, values[0], job.slow)]
     return values
 

@@ -103,9 +103,9 @@ async def test_a_client_process_and_a_second_worker_join_a_first_worker(fleet: F
     first = await fleet.up(*LONG_LEASE)
 
     run_id = send(fleet.folder, "start", "talk", "order-1", '{"size": 2}')
-    await begun(fleet, "work#0", by=first.pid)
+    await begun(fleet, "work", by=first.pid)
     sent = send(fleet.folder, "signal", "order-1", "go", "one")
-    await begun(fleet, "work#1", by=first.pid)
+    await begun(fleet, "work#2", by=first.pid)
     second = await fleet.up(*LONG_LEASE)
     first.send(signal.SIGTERM)
     assert await first.left() == 0
@@ -117,10 +117,10 @@ async def test_a_client_process_and_a_second_worker_join_a_first_worker(fleet: F
     assert result[1::2] == ["one", "two", "three"]
     assert send(fleet.folder, "status", run_id) == "completed"
     assert [(each.path, each.pid) for each in executions(fleet)] == [
-        ("work#0", first.pid),
-        ("work#1", first.pid),
-        ("work#2", second.pid),
+        ("work", first.pid),
+        ("work#2", first.pid),
         ("work#3", second.pid),
+        ("work#4", second.pid),
     ]
 
 
@@ -128,7 +128,7 @@ async def test_sigterm_lets_bodies_end_and_gives_the_rest_back(fleet: Fleet) -> 
     first = await fleet.up(*LONG_LEASE)
     async with client(fleet) as engine:
         handles = await engine.runs.start_many(saga, [Start(Job(3, slow=0.4))] * 5)
-        await begun(fleet, "book#1", by=first.pid)
+        await begun(fleet, "book#2", by=first.pid)
 
         first.send(signal.SIGTERM)
         code = await first.left()
@@ -139,7 +139,7 @@ async def test_sigterm_lets_bodies_end_and_gives_the_rest_back(fleet: Fleet) -> 
     assert code == 0
     assert [each for each in left if each.ended is None] == []
     assert [len(result) for result in results] == [3] * 5
-    assert times(fleet) == {"book#0": 5, "book#1": 5, "book#2": 5}
+    assert times(fleet) == {"book": 5, "book#2": 5, "book#3": 5}
 
 
 async def test_sc_26_a_second_process_finds_the_function_by_name_and_completes_the_run(fleet: Fleet) -> None:
@@ -160,16 +160,16 @@ async def test_another_worker_goes_on_with_the_step_in_which_the_first_was_kille
     workers = [await fleet.up("--lease", str(lease)) for _ in range(2)]
     async with client(fleet) as engine:
         handle = await engine.start(saga, Job(3, slow=1.5))
-        killed = await begun(fleet, "book#1")
+        killed = await begun(fleet, "book#2")
         first, second = sorted(workers, key=lambda worker: worker.pid != killed.pid)
 
         first.kill()
         killed_at = time.monotonic()
-        again = await begun(fleet, "book#1", by=second.pid)
+        again = await begun(fleet, "book#2", by=second.pid)
         result = await handle.result(timeout=SECONDS_MAX)
     lag.cancel()
 
-    assert times(fleet) == {"book#0": 1, "book#1": 2, "book#2": 1}
+    assert times(fleet) == {"book": 1, "book#2": 2, "book#3": 1}
     assert killed.ended is None
     assert (again.key, again.attempt, again.given) == (killed.key, killed.attempt, killed.given)
     assert result[1] == again.value
@@ -181,11 +181,11 @@ async def test_a_worker_that_was_stopped_past_its_lease_commits_nothing_and_come
     workers = [await fleet.up("--lease", "1") for _ in range(2)]
     async with client(fleet) as engine:
         handle = await engine.start(saga, Job(1, slow=3.0))
-        stopped = await begun(fleet, "book#0")
+        stopped = await begun(fleet, "book")
         first, second = sorted(workers, key=lambda worker: worker.pid != stopped.pid)
 
         await stop_between_writes(fleet, first)
-        again = await begun(fleet, "book#0", by=second.pid)
+        again = await begun(fleet, "book", by=second.pid)
         first.send(signal.SIGCONT)
         result = await handle.result(timeout=SECONDS_MAX)
         second.send(signal.SIGTERM)
@@ -202,7 +202,7 @@ async def test_st_12_what_came_due_while_no_worker_ran_is_done_when_one_starts(f
         first = await fleet.up(*LONG_LEASE, "--mode", "yield")
         sleeper = await engine.start(naps, Job(2), key="sleeper")
         talker = await engine.start(talk, Job(2), key="talker")
-        await until(lambda: times(fleet)["work#1"] == 1)  # the sleeper's; the talker has no signal yet
+        await until(lambda: times(fleet)["work#2"] == 1)  # the sleeper's; the talker has no signal yet
         first.send(signal.SIGTERM)
         assert await first.left() == 0
         assert [send(fleet.folder, "signal", "talker", "go", payload) for payload in "abc"] == ["delivered"] * 3
@@ -223,7 +223,7 @@ async def test_a_signal_from_another_process_wakes_a_waiting_run_quickly(fleet: 
     takeovers = Takeovers()
     async with client(fleet) as engine:
         handle = await engine.start(talk, Job(slow=0.01))
-        await until(lambda: times(fleet)["work#0"] == 1)
+        await until(lambda: times(fleet)["work"] == 1)
         await asyncio.sleep(0.5)
         lag = asyncio.ensure_future(takeovers.measure_lag())
 

@@ -162,7 +162,7 @@ async def test_a_workflow_that_no_worker_runs_is_told_by_name(stepwell: Kit):
 
 
 async def test_a_loop_that_never_waits_is_stopped(stepwell: Kit):
-    @step(repeat=True)
+    @step
     async def again() -> None: ...
 
     @workflow

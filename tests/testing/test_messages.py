@@ -14,7 +14,7 @@ price = Request[str, int]("price")
 @workflow
 async def seller(ctx: Context) -> str:
     while True:
-        message = await ctx.receive(price, "close", repeat=True)
+        message = await ctx.receive(price, "close")
         if message.name == "close":
             return "closed"
         await message.reply(len(message.payload))
@@ -23,7 +23,7 @@ async def seller(ctx: Context) -> str:
 @workflow
 async def counting(ctx: Context) -> int:
     count = 0
-    while (await ctx.receive("tick", "stop", repeat=True)).name == "tick":
+    while (await ctx.receive("tick", "stop")).name == "tick":
         count += 1
     return count
 

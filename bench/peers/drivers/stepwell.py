@@ -21,7 +21,7 @@ async def note(run: str, number: int) -> int:
     return NOTES.step(run, number)
 
 
-numbered, noting = tick.options(repeat=True), note.options(repeat=True)
+numbered, noting = tick, note
 
 
 @workflow

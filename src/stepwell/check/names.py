@@ -1,4 +1,4 @@
-"""The names of operations, and which operations of one scope share a name."""
+"""The names of operations, and which operations of one scope share a name that must be unique."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ class _End(NamedTuple):
 
 
 def find_duplicates(scope: Scope) -> Iterator[Finding]:
-    """Operations of one scope that share a name and may both happen in one execution of it."""
+    """Operations of one scope that share a name, may both happen in one execution of it, and are declared unique."""
     seen: dict[tuple[str, int], Finding] = {}
     _Reader(scope, seen).read(scope.body, {})
     yield from seen.values()
 
 
 def name_of(scope: Scope, call: ast.Call) -> str | None:
-    """The name that a call gives its operation; None if it is unknown, or if its uses are numbered."""
+    """The name that a call gives its operation; None if it is unknown."""
     operation = scope.operation(call)
     if not operation or operation in PINS:
         return None  # a version gate may be used again
     if operation not in {"step", "try_step"}:  # the keywords of a step belong to its function
-        if is_true(keyword(call, "repeat")):
-            return None
         named = keyword(call, "name")
         if named is not None:
             return text_of(named)
@@ -52,8 +50,6 @@ def name_of(scope: Scope, call: ast.Call) -> str | None:
             return text_of(first) if call.args else operation
         case "step" | "try_step" if text_of(first) is None:
             return None if first is None else _step_name(scope.source, first)
-        case "step" | "try_step" if len(call.args) > 1 and _is_repeated(scope.source, call.args[1]):
-            return None
         case "child" | "children" | "spawn":
             return first.id if isinstance(first, ast.Name) else None
         case _:
@@ -68,30 +64,39 @@ def _step_name(source: Source, node: ast.expr) -> str | None:
             if function is None:
                 return None if name not in source.imports else name
             options = step_options(source, function)
-            if options is not None and is_true(keyword(options, "repeat")):
-                return None
             return (text_of(keyword(options, "name")) if options is not None else None) or name
         case ast.Call(func=func, args=[first, *_]) if source.resolve(func) == "stepwell.step":
-            if is_true(keyword(node, "repeat")):
-                return None
             return text_of(keyword(node, "name")) or _step_name(source, first)
         case ast.Call(func=ast.Attribute(value=value, attr="options")):
-            if is_true(keyword(node, "repeat")):
-                return None
             return text_of(keyword(node, "name")) or _step_name(source, value)
         case _:
             return None
 
 
-def _is_repeated(source: Source, node: ast.expr) -> bool:
-    match node:
-        case ast.Name(id=name) if name in source.functions:
-            options = step_options(source, source.functions[name])
-            return options is not None and is_true(keyword(options, "repeat"))
-        case ast.Call():
-            return is_true(keyword(node, "repeat"))
-        case _:
+def _is_unique_step(scope: Scope, call: ast.Call) -> bool:
+    """Whether a call is of a step that may be used once in a scope."""
+    if scope.operation(call) not in {"step", "try_step"} or not call.args:
+        return False
+    given = call.args[1] if text_of(call.args[0]) is not None and len(call.args) > 1 else call.args[0]
+    while isinstance(given, ast.Call):
+        if keyword(given, "unique") is not None:
+            return is_true(keyword(given, "unique"))
+        inner = given.func.value if isinstance(given.func, ast.Attribute) else next(iter(given.args), None)
+        if inner is None:
             return False
+        given = inner
+    known = scope.source.functions.get(given.id) if isinstance(given, ast.Name) else None
+    options = None if known is None else step_options(scope.source, known)
+    return options is not None and is_true(keyword(options, "unique"))
+
+
+def _has_unique_names(scope: Scope) -> bool:
+    """Whether the workflow that a scope belongs to is declared with `names="unique"`."""
+    function = scope.source.functions.get(scope.name)
+    for decorator in [] if function is None else function.decorator_list:
+        if isinstance(decorator, ast.Call) and scope.source.resolve(decorator.func) == "stepwell.workflow":
+            return text_of(keyword(decorator, "names")) == "unique"
+    return False
 
 
 def step_options(source: Source, function: Function) -> ast.Call | None:
@@ -114,6 +119,7 @@ class _Reader:
     def __init__(self, scope: Scope, seen: dict[tuple[str, int], Finding]) -> None:
         self._scope = scope
         self._seen = seen
+        self._is_unique = _has_unique_names(scope)
 
     def read(self, statements: Iterable[ast.stmt], before: Names) -> _End:
         """What may have happened after a list of statements."""
@@ -219,9 +225,12 @@ class _Reader:
         scope = self._scope
         if (name, call.lineno) in self._seen:
             return
+        if not self._is_unique and not any(_is_unique_step(scope, one) for one in (call, first or call)):
+            return
         if first is None:
+            declared = 'names="unique"' if self._is_unique else "unique=True"
             message = f'"{name}" is used again in every round of a loop'
-            fix = f"number its uses; write: {_numbered_line(scope, call)}"
+            fix = f'loop with {scope.context}.loop("{name}", ...), or leave out {declared}: its uses are numbered then'
         else:
             message = f'two operations in one scope are both called "{name}"'
             fix = f"rename one of them; write: {_renamed_line(scope, call, name)}"
@@ -243,15 +252,6 @@ def line_of(scope: Scope, call: ast.Call) -> str:
     line = ast.unparse(call)
     short = line if len(line) <= _LINE_MAX and "\n" not in line else f"{ast.unparse(call.func)}(...)"
     return short if scope.is_plain else f"await {short}"
-
-
-def _numbered_line(scope: Scope, call: ast.Call) -> str:
-    """The call with `repeat=True`: of a step it is an option, because its keywords belong to the function."""
-    if scope.operation(call) not in {"step", "try_step"}:
-        return line_of(
-            scope, ast.Call(call.func, call.args, [*call.keywords, ast.keyword("repeat", ast.Constant(value=True))])
-        )
-    return line_with_option(scope, call, ast.keyword("repeat", ast.Constant(value=True)))
 
 
 def line_with_option(scope: Scope, call: ast.Call, option: ast.keyword) -> str:

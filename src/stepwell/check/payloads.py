@@ -42,7 +42,7 @@ def _has_sizes(header: list[Any], total: int) -> bool:
 
 def rewrite_all(recording: Recording, rewrite: Callable[[str, bytes], bytes]) -> Recording:
     """A recording with every payload and failure replaced by what `rewrite` returns. `rewrite` is called with the place
-    of each: "input", "output", "failure", or the path of an operation.
+    of each: "input", "output", "failure", "headers", or the path of an operation.
     """
     run, history = recording.run, recording.history
     text = _paths(history)
@@ -58,6 +58,7 @@ def rewrite_all(recording: Recording, rewrite: Callable[[str, bytes], bytes]) ->
             input=value("input", run.input),
             output=optional("output", run.output),
             failure=optional("failure", run.failure),
+            headers=optional("headers", run.headers),
         ),
         history=history._replace(
             entries=tuple(

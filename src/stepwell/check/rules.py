@@ -21,15 +21,18 @@ class Rule(NamedTuple):
 DUPLICATE: Final = Rule(
     "SW104",
     Severity.ERROR,
-    "Two operations in one scope share a name",
-    "The result of an operation is stored under its path. A path holds one result, so the run is paused at the second "
-    "operation. A name may be used again in another branch or iteration.",
+    "Two operations in one scope share a name that must be unique",
+    'The workflow is declared with `names="unique"`, or a step with `unique=True`, so the run is paused at the second '
+    "operation. Without that declaration the uses of a name are numbered. A name may be used again in another branch "
+    "or iteration.",
     """
+@workflow(names="unique")
 async def order(ctx: Context) -> None:
     await ctx.step("notify", tell_customer)
     await ctx.step("notify", tell_warehouse)
 """,
     """
+@workflow(names="unique")
 async def order(ctx: Context) -> None:
     await ctx.step("notify customer", tell_customer)
     await ctx.step("notify warehouse", tell_warehouse)
@@ -123,7 +126,7 @@ UNBOUNDED: Final = Rule(
     """
 async def watch(ctx: Context) -> None:
     while True:
-        await ctx.receive("tick", repeat=True)
+        await ctx.receive("tick")
 """,
     """
 async def watch(ctx: Context) -> None:

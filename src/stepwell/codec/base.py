@@ -38,6 +38,7 @@ LAYERS: Final = {
 DEPTH_MAX: Final = 64
 PAYLOAD_BYTES_MAX: Final = 2 * 1024 * 1024
 EXTERNAL_NODES_MAX: Final = 100_000
+FINGERPRINT_BYTES: Final = 8
 
 
 class Row(NamedTuple):
@@ -165,6 +166,18 @@ class Codec(Protocol):
 
     def encode_readable(self, value: Any, *, place: PlaceLike) -> bytes:
         """JSON without an envelope, for places that are not encrypted, such as a failure; secrets become asterisks."""
+        ...
+
+    def fingerprint(self, value: Any, key: bytes = b"") -> bytes | None:
+        """A short fingerprint of a value; None if the value cannot be encoded.
+
+        Equal values of the same types have the same one, whatever the order of a set or a dict. It is the JSON itself
+        if that is shorter than `FINGERPRINT_BYTES`, without the brackets of a list. With a key, it is always a digest.
+        """
+        ...
+
+    def has_fingerprint(self, value: Any, fingerprint: bytes) -> bool:
+        """Whether a value has this fingerprint, also if it was made with a former key."""
         ...
 
     def register_upcaster(self, hint: Any, upcaster: Upcaster) -> None:

@@ -21,6 +21,7 @@ Needs the extra `stepwell[encryption]`.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
@@ -61,6 +62,11 @@ class Keys:
         """The key of that id."""
         return self._keys.get(key_id)
 
+    def for_fingerprints(self) -> list[bytes]:
+        """A key for fingerprints of each key, the current one first."""
+        others = [key for key_id, key in self._keys.items() if key_id != self.current]
+        return [hashlib.blake2b(key, person=b"stepwell-prints").digest() for key in (self._keys[self.current], *others)]
+
     def __repr__(self) -> str:
         return f"Keys(current={self.current!r}, known={sorted(self._keys)})"
 
@@ -93,6 +99,7 @@ class Encrypted(Layer):
         self._namespace = namespace
         self._reads_plain = reads_plain
         self._random = random
+        self._print_keys = keys.for_fingerprints()
         self._cipher, self._failures = _import_cipher()
 
     @property
@@ -134,6 +141,16 @@ class Encrypted(Layer):
                 f"its authentication failed (key {key_id!r}): it was changed, or belongs to another row or namespace",
             )
         return opened
+
+    def fingerprint(self, value: Any, key: bytes = b"") -> bytes | None:
+        """See `Codec.fingerprint`: a digest that only holders of the keys can compare with a guess."""
+        return super().fingerprint(value, key or self._print_keys[0])
+
+    def has_fingerprint(self, value: Any, fingerprint: bytes) -> bool:
+        """See `Codec.has_fingerprint`."""
+        if any(self.fingerprint(value, key) == fingerprint for key in self._print_keys):
+            return True
+        return self._reads_plain and super().has_fingerprint(value, fingerprint)
 
     def decode(self, payload: Payload, hint: Any, *, place: PlaceLike) -> Any:
         """See `Codec.decode`. Errors do not quote values that do not fit: errors are stored in the clear."""

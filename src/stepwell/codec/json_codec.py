@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
+import hashlib
 import math
 import uuid
 from collections.abc import Callable, Sequence
@@ -17,7 +18,17 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from stepwell.codec import pydantic_bridge, words
-from stepwell.codec.base import ANY, JSON_V1, PAYLOAD_BYTES_MAX, Payload, PlaceLike, Upcaster, place_of, refuse_format
+from stepwell.codec.base import (
+    ANY,
+    FINGERPRINT_BYTES,
+    JSON_V1,
+    PAYLOAD_BYTES_MAX,
+    Payload,
+    PlaceLike,
+    Upcaster,
+    place_of,
+    refuse_format,
+)
 from stepwell.codec.external import ExternalTextError, find_refusal_in_text, parse_strict
 from stepwell.codec.plans import plan_for, read_custom, write_custom, write_masked, write_revealed
 from stepwell.codec.refusals import INT_MAX, INT_MIN, Refusal, find_refusal
@@ -31,6 +42,8 @@ from stepwell.errors.requests import Violation
 _write = msgspec.json.Encoder(enc_hook=write_custom, decimal_format="string").encode
 _write_revealed = msgspec.json.Encoder(enc_hook=write_revealed, decimal_format="string").encode
 _write_masked = msgspec.json.Encoder(enc_hook=write_masked, decimal_format="string").encode
+_print = msgspec.json.Encoder(enc_hook=write_custom, decimal_format="string", order="deterministic").encode
+_print_revealed = msgspec.json.Encoder(enc_hook=write_revealed, decimal_format="string", order="deterministic").encode
 _read_plain = msgspec.json.Decoder().decode
 
 _NULL: Final = JSON_V1 + b"null"
@@ -196,6 +209,22 @@ class JsonCodec:
             return msgspec.convert(plain, hint, strict=True, dec_hook=read_custom)
         except Exception as error:
             raise self._misfit(plain, hint, place, error, str_keys=False) from error
+
+    def fingerprint(self, value: Any, key: bytes = b"") -> bytes | None:
+        """See `Codec.fingerprint`."""
+        try:
+            body = (_print if self._write is _write else _print_revealed)(value)
+        except Exception:  # noqa: BLE001  a client, a lock, a secret, or a user's serializer that fails
+            return None
+        if type(value) is tuple or type(value) is list:
+            body = body[1:-1]
+        if len(body) < FINGERPRINT_BYTES and not key:
+            return body
+        return hashlib.blake2b(body, digest_size=FINGERPRINT_BYTES, key=key).digest()
+
+    def has_fingerprint(self, value: Any, fingerprint: bytes) -> bool:
+        """See `Codec.has_fingerprint`."""
+        return self.fingerprint(value) == fingerprint
 
     def prepare(self, hint: Any, *, place: PlaceLike) -> None:
         """Make the plan of a hint now; raises `UnsupportedTypeError` if its first use would raise it."""

@@ -80,6 +80,14 @@ class Layer(ABC):
         """See `Codec.encode_readable`."""
         return self.inner.encode_readable(value, place=place)
 
+    def fingerprint(self, value: Any, key: bytes = b"") -> bytes | None:
+        """See `Codec.fingerprint`."""
+        return self.inner.fingerprint(value, key)
+
+    def has_fingerprint(self, value: Any, fingerprint: bytes) -> bool:
+        """See `Codec.has_fingerprint`."""
+        return self.inner.has_fingerprint(value, fingerprint)
+
     def register_upcaster(self, hint: Any, upcaster: Upcaster) -> None:
         """See `Codec.register_upcaster`."""
         self.inner.register_upcaster(hint, upcaster)

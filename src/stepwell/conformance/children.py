@@ -6,10 +6,10 @@ import pytest
 
 from stepwell.clock import Span
 from stepwell.conformance.case import StoreCase
-from stepwell.conformance.scene import FIRST, Scene, child_of, place, wait_child, wait_signal
+from stepwell.conformance.scene import FIRST, Scene, child_of, new_run, place, wait_child, wait_run, wait_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId
-from stepwell.model.commits import Applied, Park, Pause, Verdict
+from stepwell.model.commits import Applied, End, Park, Pause, Verdict
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import iteration, iterations
 from stepwell.model.runs import ChildOutcome, Parent
@@ -176,6 +176,73 @@ class ChildSuite(StoreCase):
         assert (await scene.store.runs.inbox(_P1)).children == ()
         await second.end()
         assert [one.run_id for one in (await scene.store.runs.inbox(_P1)).children] == ["c2"]
+
+    @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])
+    async def test_the_end_of_any_run_wakes_the_runs_that_wait_for_it(self, scene: Scene, status: RunStatus) -> None:
+        other = await scene.begin("other")
+        for name in ("p1", "p2"):
+            assert not (await (await scene.begin(name)).park(wait_run("other"))).is_awake
+        scene.clock.advance(1)
+
+        await other.end(status, output=b"\x00", failure=b"\xff")
+
+        turns = await scene.claim()
+        assert [turn.run_id for turn in turns] == ["p1", "p2"]
+        for turn in turns:
+            assert turn.claimed.inbox.children == (ChildOutcome(FIRST, RunId("other"), status, b"\x00", b"\xff"),)
+
+    async def test_the_cancel_of_a_run_wakes_the_runs_that_wait_for_it(self, scene: Scene) -> None:
+        turn = await scene.begin("p1")
+        await scene.create("other")
+        await turn.park(wait_run("other"))
+
+        await scene.cancel("other")
+
+        [outcome] = (await scene.claim_only("p1")).claimed.inbox.children
+        assert (outcome.run_id, outcome.status) == ("other", RunStatus.CANCELLED)
+
+    async def test_a_run_that_has_ended_keeps_one_that_waits_for_it_awake(self, scene: Scene) -> None:
+        await (await scene.begin("other")).end(output=b"x")
+        turn = await scene.begin("p1")
+
+        assert (await turn.park(wait_run("other"))).is_awake
+        [outcome] = (await scene.claim_only("p1")).claimed.inbox.children
+        assert (outcome.run_id, outcome.output) == ("other", b"x")
+
+    async def test_a_run_that_does_not_exist_has_failed_without_a_failure(self, scene: Scene) -> None:
+        assert (await (await scene.begin("p1")).park(wait_run("nobody"))).is_awake
+
+        inbox = (await scene.claim_only("p1")).claimed.inbox
+        assert inbox.children == (ChildOutcome(FIRST, RunId("nobody"), RunStatus.FAILED, None, None),)
+
+    @pytest.mark.parametrize("is_before", [True, False])
+    async def test_a_wait_for_a_run_follows_the_runs_that_continue_it(self, scene: Scene, is_before: bool) -> None:
+        other = await scene.begin("other")
+        if is_before:
+            await (await scene.begin("p1")).park(wait_run("other"))
+        await other.commit(move=End(RunStatus.CONTINUED, successor=new_run("next")))
+        following = await scene.claim_only("next")
+        if not is_before:
+            await (await scene.begin("p1")).park(wait_run("other"))
+        assert (await scene.run("p1")).wake_at is None
+
+        await following.end(output=b"x")
+
+        [outcome] = (await scene.claim_only("p1")).claimed.inbox.children
+        assert (outcome.run_id, outcome.output) == ("next", b"x")
+
+    async def test_outcomes_of_spawned_children_arrive_ahead(self, scene: Scene) -> None:
+        parent = await scene.begin("p1")
+        ends = [RunStatus.COMPLETED, RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.COMPLETED]
+        for number, status in enumerate(ends):
+            child = await scene.begin_child(parent, f"c{number}", place(number), detached=number != 3)
+            await child.end(status, output=b"x", failure=b"y")
+
+        await parent.park(wait_child(FIRST))
+
+        # Not the outcome of a child that an operator may reopen, or that nobody has spawned.
+        inbox = (await scene.claim_only("p1")).claimed.inbox
+        assert [one.run_id for one in inbox.children] == ["c0", "c1"]
 
     async def test_a_compensating_parent_is_woken_too(self, scene: Scene) -> None:
         parent = await scene.begin("p1")

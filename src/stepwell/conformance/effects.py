@@ -21,7 +21,7 @@ class EffectSuite(StoreCase):
         turn = await scene.begin("r1")
         first, second = place(0), iteration(place(1), 3)
         entries = (
-            step(1, second, value=bytes(range(256)), undo=b"\x00undo"),
+            step(1, second, value=bytes(range(256)), undo=b"\x00undo", fingerprint=b"\x08" + bytes(range(240, 256))),
             step(2, first, kind=EntryKind.SLEEP, status=EntryStatus.FAILED, value=b"", attempts=3, took=7),
         )
         attempts = (Attempt(second, 1, Instant(5), b"\xff", Instant(9)), Attempt(first, 2, Instant(6), None, None))

@@ -70,6 +70,11 @@ def wait_child(at: Location) -> Wait:
     return Wait(at, WaitKind.CHILD, 1)
 
 
+def wait_run(run_id: str, at: Location = FIRST) -> Wait:
+    """A wait for the end of any run."""
+    return Wait(at, WaitKind.RUN, 1, None, (run_id,))
+
+
 def wait_timer(due_at: Instant, at: Location = FIRST) -> Wait:
     """A wait for an instant."""
     return Wait(at, WaitKind.TIMER, 1, due_at)

@@ -29,13 +29,13 @@ class Found:
 def bulk_workflow(engine: Nouns) -> Workflow[BulkOrder, dict[str, Any]]:
     """The workflow, acting through an engine."""
 
-    @step(repeat=True)
+    @step
     async def find(order: BulkOrder, before: str | None) -> Found:
         page = await engine.runs.list(parse_filter(order.where, Instant(order.at)), limit=PAGE, before=before)
         runs = [run.run_id for run in page if run.workflow != BULK]
         return Found(runs, page[-1].run_id if len(page) == PAGE else None)
 
-    @step(repeat=True)
+    @step
     async def act(order: BulkOrder, by: str, runs: list[str]) -> list[BulkItem]:
         return [await _act_on(engine, order, by, run_id) for run_id in runs]
 

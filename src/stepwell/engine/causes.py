@@ -252,7 +252,7 @@ def _wait_advice(run_id: str, wait: WaitView) -> tuple[Advice, ...]:
     if wait.kind == WaitKind.TOPIC:
         fields = [condition.partition("=") for condition in wait.where]  # a concealed one has no "="
         return (Advice(Verb.PUBLISH, wait.names[0], {name: value for name, is_shown, value in fields if is_shown}),)
-    return (Advice(Verb.WATCH, run_id),)
+    return (Advice(Verb.WHY, wait.names[0]) if wait.kind == WaitKind.RUN else Advice(Verb.WATCH, run_id),)
 
 
 def is_fixed_by_code(failure: FailureRecord) -> bool:
@@ -291,6 +291,8 @@ def _wait_words(wait: WaitView, now: Instant) -> str:
         case WaitKind.TOPIC:
             asked = f" with {', '.join(wait.where)}" if wait.where else ""
             return f"it needs an event of {wait.names[0]!r}{asked} at {wait.path}{by}"
+        case WaitKind.RUN:
+            return f"it waits at {wait.path} until run {wait.names[0]} has ended"
         case WaitKind.CHILD:
             return f"its child at {wait.path} has ended"
         case WaitKind.RETRY:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from stepwell.clock import Duration, Span, span, to_datetime
+from stepwell.clock import Duration, to_datetime
 from stepwell.codec.facets import facets_of
 from stepwell.codec.published import encode_event, event_place
 from stepwell.engine.backend import Backend
@@ -14,13 +14,13 @@ from stepwell.engine.trigger_starts import TriggerStarts
 from stepwell.engine.views import plain
 from stepwell.errors import InvalidOptionError, StoreUnavailableError, TopicFullError
 from stepwell.ids import EventId
-from stepwell.model.events import RETENTION, TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
+from stepwell.model.events import TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
 from stepwell.model.runs import check_text
 from stepwell.model.topics import Event, topic_of
+from stepwell.replay.primitives.send import retention
 
 TRIES_MAX: Final = 20  # of an event whose triggers change meanwhile
 EVENT_ID_MAX = 500
-_RETAIN_MAX = span("36500d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Events:
             encode_event(self._backend.codec, value, hint, topic=topic, event_id=event_id),
             facets_of(self._backend.codec, topic, value),
             deliver,
-            _retention(retain),
+            retention(retain),
         )
 
     # Last, because below it `list` is this method.
@@ -148,14 +148,3 @@ def _what(topic: Any, payload: Any) -> tuple[str, Any, Any]:
             fix="publish(Shipped(...)), or publish(Shipped, {...})",
         )
     return *topic_of(type(topic)), topic
-
-
-def _retention(retain: Duration | bool | None) -> Span | None:
-    if retain is None or retain is False:
-        return None
-    if retain is True:
-        return RETENTION
-    kept = min(span(retain, what="retain"), _RETAIN_MAX)
-    if kept == 0:
-        raise InvalidOptionError(f"retain: {retain!r} keeps nothing", fix="leave it out, or give a duration above 0")
-    return kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.codec.base import Codec, Payload, Place, Row
+from stepwell.codec.carried import headers_place
 from stepwell.engine.repair_drafts import Draft
 from stepwell.errors import InvalidMoveError
 from stepwell.ids import RunId
@@ -10,7 +11,7 @@ from stepwell.model.amendments import Fork
 from stepwell.model.attributes import read_person
 from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, is_former, named, prefixes
-from stepwell.model.runs import NewRun
+from stepwell.model.runs import NewRun, Run
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.headers import pack, unpack
 
@@ -35,6 +36,7 @@ def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: s
         title=run.title,
         started_by=read_person(by, run.workflow) if by else run.started_by,
         attributes=run.attributes,
+        headers=_headers(run, fork_id, codec),
     )
     entries = tuple(copy.entry(seq, entry) for seq, entry in enumerate(draft.kept, 1))
     cursors = tuple(copy.cursor(one) for one in draft.history().cursors)
@@ -45,6 +47,13 @@ def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: s
         if (numbers := [seq for seq, entry in enumerate(draft.kept, 1) if low < entry.seq <= high])
     )
     return Fork(new, run.run_id, run.epoch, run.revision, names, entries, cursors, by, reason, loose)
+
+
+def _headers(run: Run, fork_id: RunId, codec: Codec) -> bytes | None:
+    if run.headers is None:
+        return None
+    source = headers_place(run.workflow, run.run_id)
+    return codec.rebind(run.headers, place=source, to=headers_place(run.workflow, fork_id))
 
 
 def _check_children(draft: Draft) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, Span, span
 from stepwell.codec.base import ANY, Place, Row
+from stepwell.codec.carried import NO_HEADERS
 from stepwell.engine.backend import Backend
 from stepwell.engine.cancellations import cancel_run
 from stepwell.engine.filters import fitted, parse_filter
@@ -18,7 +19,6 @@ from stepwell.engine.live import Items, check_stream, follow
 from stepwell.engine.results import Results
 from stepwell.engine.signals import Signals, new_signal
 from stepwell.engine.starts import (
-    FOREVER,
     Plan,
     Start,
     Started,
@@ -27,16 +27,19 @@ from stepwell.engine.starts import (
     check_run_id,
     encode_input,
     input_place,
-    positive,
+    with_headers,
 )
 from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import InvalidOptionError, NotFoundError, StoreError
 from stepwell.ids import RunId
+from stepwell.model.headers import read_headers
 from stepwell.model.live import Published
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, Debounced, NewRun, Run, normal_key
+from stepwell.model.signals import Delivered, Delivery, NewSignal
+from stepwell.model.starts import FOREVER, positive
 from stepwell.model.states import RunStatus
 from stepwell.replay.primitives.publish import state_place
 from stepwell.replay.signals import Signal
@@ -74,7 +77,7 @@ class Runs:
         """Start many runs in one transaction; starts with equal keys share one run."""
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
-        return await self._start(Started.of(definition), inputs, Plan(**options))
+        return await self._start(Started.of(definition), inputs, Plan.of(options))
 
     def start_within(
         self,
@@ -90,7 +93,7 @@ class Runs:
         """
         definition = self._definition(workflow)
         inputs = [self._input(definition, start) for start in starts]
-        new = self._new_runs(Started.of(definition), inputs, Plan(**options))
+        new = self._new_runs(Started.of(definition), inputs, Plan.of(options))
         created = self._backend.opened.transactions.enqueue(transaction, new)
         check_ids(created, new)
         return [self._handle(item, item.same_input, definition.output_hint) for item in created]
@@ -109,7 +112,7 @@ class Runs:
         name, own_id = check_name(workflow, what="workflow name"), self._run_id(run_id)
         stored = self._backend.codec.encode(input, place=input_place(workflow, own_id))
         started = Started(name, version, Any)
-        return (await self._start(started, [(own_id, stored, Start(input, key, run_id))], Plan(**options)))[0]
+        return (await self._start(started, [(own_id, stored, Start(input, key, run_id))], Plan.of(options)))[0]
 
     async def start_debounced(
         self,
@@ -144,15 +147,36 @@ class Runs:
 
     @overload
     async def signal_or_start(
-        self, workflow: Workflow[None, Out], input: None, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[None, Out],
+        input: None,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Out]: ...
     @overload
     async def signal_or_start(
-        self, workflow: Workflow[In, Out], input: In, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Out]: ...
     @overload
     async def signal_or_start(
-        self, workflow: str, input: Any, name: str | Signal[Any], payload: Any = None, *, key: str
+        self,
+        workflow: str,
+        input: Any,
+        name: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Any]: ...
     async def signal_or_start(
         self,
@@ -162,24 +186,69 @@ class Runs:
         payload: Any = None,
         *,
         key: str,
+        dedup_key: str | None = None,
     ) -> Handle[Any]:
         """Send a signal to the active run of a key, or start that run with the signal in its mailbox; one transaction.
 
         Of many concurrent callers, one starts the run (`is_new`), and the run gets every signal. An ended run of the
-        key does not count: a new run is started.
+        key does not count: a new run is started. With a `dedup_key` that the active or an ended run of the key has
+        seen, nothing is sent or started, and that run is returned.
         """
-        backend, definition = self._backend, self._definition(workflow)
-        run_id = self._run_id(None)
-        stored = encode_input(backend.codec, definition, input, run_id)
-        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key))._replace(
-            discards=definition.discards
+        definition = self._definition(workflow)
+        signal = new_signal(
+            self._backend, key, definition.mailbox.find(name, definition.name), payload, dedup_key=dedup_key
         )
-        signal = new_signal(backend, key, definition.mailbox.find(name, definition.name), payload)
-        created, _, claimed = await backend.retrying(
+        return (await self._deliver_or_start(definition, input, signal, key))[0]
+
+    async def ask_or_start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any,
+        request: str | Signal[Any],
+        payload: Any = None,
+        *,
+        key: str,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Ask the active run of a key, or start that run with the question in its mailbox, and wait for the answer.
+
+        One transaction sends the question, as in `signal_or_start`; the rest is as in `Engine.ask`.
+        """
+        definition = self._definition(workflow)
+        limit = None if timeout is None else span(timeout, what="timeout")
+        declared = definition.mailbox.find(request, definition.name)
+        question = new_signal(self._backend, key, declared, payload, asks=True)
+        await self._deliver_or_start(definition, input, question, key)
+        return await self._signals.await_answer(question, declared, limit)
+
+    async def _deliver_or_start(
+        self, definition: Workflow[Any, Any], input: Any, signal: NewSignal, key: str
+    ) -> tuple[Handle[Any], Delivered]:
+        backend, run_id = self._backend, self._run_id(None)
+        stored = encode_input(backend.codec, definition, input, run_id)
+        run = NewRun(run_id, definition.name, definition.version, stored, normal_key(key), discards=definition.discards)
+        created, delivered, claimed = await backend.retrying(
             lambda store: backend.with_offer(lambda offer: store.signals.deliver_or_create(signal, run, offer))
         )
         backend.adopt(claimed)
-        return self._handle(created, await self._has_same_input(created, run), definition.output_hint)
+        same = await self._has_same_input(created, run)
+        return self._handle(created, same, definition.output_hint), delivered
+
+    async def send_or_start(
+        self,
+        target: str,
+        name: str | Signal[Any],
+        payload: Any,
+        *,
+        dedup_key: str | None,
+        start: Workflow[Any, Any] | str,
+        input: Any,
+    ) -> Delivery:
+        """`engine.signal(..., if_missing="start")`."""
+        definition = self._definition(start)
+        declared = definition.mailbox.find(name, definition.name)
+        signal = new_signal(self._backend, target, declared, payload, dedup_key=dedup_key)
+        return (await self._deliver_or_start(definition, input, signal, target))[1].delivery
 
     async def handle(self, workflow: Workflow[Any, Out], target: str) -> Handle[Out]:
         """A handle on an existing run, by id or key. Raises `NotFoundError`."""
@@ -352,13 +421,18 @@ class Runs:
     def _new_runs(self, started: Started, inputs: Sequence[_Input], plan: Plan) -> list[NewRun]:
         backend = self._backend
         now, announce = backend.opened.now(), backend.announce if plan.on_conflict == "replace" else None
+        headers = read_headers(plan.headers, started.name) if plan.headers else NO_HEADERS
         new = [
             plan.new_run(started.name, started.version, run_id, stored, start, now)._replace(
                 discards=started.discards, announce=announce
             )
             for run_id, stored, start in inputs
         ]
-        return new if self._on_start is None else [*map(self._on_start, new)]
+        if self._on_start is not None:
+            new = [*map(self._on_start, new)]
+        elif not headers:
+            return new
+        return [with_headers(backend.codec, one, headers) for one in new]
 
     async def _start(self, started: Started, inputs: Sequence[_Input], plan: Plan) -> list[Handle[Any]]:
         new = self._new_runs(started, inputs, plan)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.advice import Advice, Verb
-from stepwell.clock import Duration, span
+from stepwell.clock import Duration, Span, span
 from stepwell.codec.addressed import move_signal
 from stepwell.codec.base import Place
 from stepwell.engine.backend import Backend
@@ -43,14 +43,14 @@ class Signals:
     ) -> Delivery:
         """Send a signal to a run, by id or key; `Engine.signal` has the promises."""
         if if_missing not in ("raise", "hold", "drop"):
-            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold" or "drop"')
+            raise InvalidOptionError(f"if_missing is {if_missing!r}", fix='"raise", "hold", "drop" or "start"')
         if isinstance(name, Cancel):
             return await self._send_cancel(target, name, if_missing)
         declared = await self._declared(target, name) if self._backend.registry.declares_signals else name
         signal = new_signal(self._backend, target, declared, payload, dedup_key=dedup_key, hold=if_missing == "hold")
-        delivery = await self._deliver(signal)
+        delivery = await self.deliver(signal)
         if delivery is Delivery.MISSING and if_missing != "drop":
-            raise await self._missing(target)
+            raise await self.missing(target)
         return delivery
 
     async def _send_cancel(self, target: str, cancel: Cancel, if_missing: IfMissing) -> Delivery:
@@ -79,7 +79,8 @@ class Signals:
         known = None if run is None else self._backend.registry.find(run.definition)
         return signal if known is None else known.mailbox.find(signal, known.name)
 
-    async def _missing(self, target: str) -> NotFoundError:
+    async def missing(self, target: str) -> NotFoundError:
+        """The error for a signal to a target that no active run has."""
         found = await self._backend.find(target)
         if found is not None:
             last = await self._backend.get_last(found.run_id)
@@ -91,7 +92,8 @@ class Signals:
         near = [name for name in await self._backend.near(target) if name != normal_key(target)]
         return NotFoundError("active run", target, near=near, fix=fix)
 
-    async def _deliver(self, signal: NewSignal) -> Delivery:
+    async def deliver(self, signal: NewSignal) -> Delivery:
+        """Deliver a signal that is encoded for its target."""
         (delivered,), claimed = await self._backend.retrying(
             lambda store: self._backend.with_offer(lambda offer: store.signals.deliver([signal], offer))
         )
@@ -113,13 +115,17 @@ class Signals:
         question = new_signal(self._backend, target, declared, payload, asks=True, dedup_key=dedup_key)
         if dedup_key is not None:
             question = question._replace(signal_id=await self._repeatable_id(target, question.name, dedup_key))
-        delivery = await self._deliver(question)
+        delivery = await self.deliver(question)
         if delivery is Delivery.MISSING:
-            raise await self._missing(target)
+            raise await self.missing(target)
+        return await self.await_answer(question, declared, limit)
+
+    async def await_answer(self, question: NewSignal, declared: str | Signal[Any], limit: Span | None) -> Any:
+        """The answer to a question that was delivered. Raises what `Engine.ask` promises."""
         answer = await self._answers.wait(question.signal_id, question.name, limit)
         if answer is None:
             raise AlreadyExistsError(
-                f"a signal {question.name!r} with the dedup key {dedup_key!r} was sent to this run before",
+                f"a signal {question.name!r} with the dedup key {question.dedup_key!r} was sent to this run before",
                 fix="ask with another dedup key",
             )
         if answer.status is ReplyStatus.REFUSED:

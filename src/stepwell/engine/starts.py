@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict
 
-from stepwell.clock import Duration, Instant, Span, span, to_instant
+from stepwell.clock import Duration, Instant, span
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.carried import encode_headers
 from stepwell.codec.signatures import MISSING
 from stepwell.errors import AlreadyExistsError, InvalidInputError, InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.attributes import AttributeValue, read_attributes, read_person, read_title
+from stepwell.model.headers import Headers
 from stepwell.model.locations import check_name
 from stepwell.model.runs import Created, NewRun, OnConflict, normal_key
-from stepwell.model.tags import TagsLike, read_tags
+from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
+from stepwell.model.tags import TRACE_TAG, TagsLike, read_tags, without_tags
 from stepwell.replay.workflows import Workflow
-
-PRIORITY_MAX: Final = 100
-
-FOREVER: Final = span("36500d")
-"""The longest duration: a later moment can be neither stored nor shown."""
-
-Deadline = Duration | datetime  # a duration from the start, or a moment
 
 
 class StartManyOptions(TypedDict, total=False):
@@ -39,6 +34,7 @@ class StartManyOptions(TypedDict, total=False):
     attributes: Mapping[str, AttributeValue]
     title: str | None
     by: str
+    headers: Mapping[str, str]
 
 
 class StartOptions(StartManyOptions, total=False):
@@ -77,6 +73,13 @@ class Plan:
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     title: str | None = None
     by: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: StartManyOptions) -> Self:
+        """The plan of given options. Raises `InvalidOptionError` for unknown ones."""
+        check_options(options, _START_OPTIONS, "start")
+        return cls(**options)
 
     def new_run(self, workflow: str, version: int, run_id: RunId, stored: bytes, start: Start, now: Instant) -> NewRun:
         """The run to create. Raises `InvalidOptionError` or `InvalidKeyError` for invalid options."""
@@ -117,47 +120,7 @@ def check_run_id(given: str) -> RunId:
     return RunId(given)
 
 
-def positive(duration: Duration, what: str, workflow: str) -> Span:
-    """A duration above zero, limited to `FOREVER`."""
-    read = min(span(duration, what=what), FOREVER)
-    if read <= 0:
-        raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be above 0")
-    return read
-
-
-def check_priority(priority: Any, workflow: str) -> int:
-    """A priority. Raises `InvalidOptionError` unless it is a whole number within bounds."""
-    if type(priority) is not int or abs(priority) > PRIORITY_MAX:
-        raise InvalidOptionError(
-            f"priority is {priority!r}",
-            where=workflow,
-            why=f"a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}; higher is claimed first",
-            fix="leave it out for 0",
-        )
-    return priority
-
-
-def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) -> Instant:
-    """When a run must have ended, by the store's clock."""
-    if isinstance(deadline, datetime):
-        at = to_instant(deadline, what="deadline")
-    else:
-        at = Instant(now + min(span(deadline, what="deadline"), FOREVER))
-    if at <= now:
-        raise InvalidOptionError(
-            f"deadline is {deadline!r}",
-            where=workflow,
-            why="that moment has passed by the store's clock",
-            fix="a moment in the future, or a duration from now",
-        )
-    if at <= now + delay:
-        raise InvalidOptionError(
-            f"deadline is {deadline!r}",
-            where=workflow,
-            why="the run would not begin before it: its delay is at least as long",
-            fix="a shorter delay, or a later deadline",
-        )
-    return at
+_START_OPTIONS = (*StartOptions.__annotations__, *StartManyOptions.__annotations__)
 
 
 class Started(NamedTuple):
@@ -190,6 +153,18 @@ def encode_input(codec: Codec, definition: Workflow[Any, Any], value: Any, run_i
         value = definition.input_default
     hint = definition.input_hint
     return codec.encode(codec.validate(value, hint, place=place), hint, place=place)
+
+
+def with_headers(codec: Codec, new: NewRun, headers: Headers) -> NewRun:
+    """A run to create, with its headers. The context of a trace, which an observer has added as a tag, is one of them,
+    unless the caller gave another one.
+    """
+    trace = {name: value for name, value in new.tags if name == TRACE_TAG}
+    carried = {**trace, **headers}
+    if not carried:
+        return new
+    stored = encode_headers(codec, carried, workflow=new.workflow, run_id=new.run_id)
+    return new._replace(tags=without_tags(new.tags, trace), headers=stored)
 
 
 def check_ids(created: Sequence[Created], new: Sequence[NewRun]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from stepwell.model.messages import ASK
 from stepwell.stores.base.filters import Condition, Field
 from stepwell.stores.base.views import RunFilter
 
 PREFIX: Final = "stepwell."  # of the names of our own workflows
 BULK: Final = "stepwell.bulk"  # acts on many runs
 ALERT: Final = "stepwell.alert"  # tells the notifiers about an alert
+SYSTEM_DEFINITIONS: Final = (f"{BULK}@1", f"{ASK}@1")  # what every worker serves
 _NAMING: Final = frozenset({Field.ID, Field.KEY, Field.WORKFLOW})
 _HIDDEN: Final = Condition(Field.WORKFLOW, ((PREFIX, ""),), negated=True)
 

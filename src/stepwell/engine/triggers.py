@@ -13,11 +13,11 @@ from stepwell.clock import SECOND, Duration, Instant, Span, span, to_datetime
 from stepwell.codec.base import ANY
 from stepwell.engine.backend import Backend
 from stepwell.engine.records import Document, Line, RecordKind, Records
-from stepwell.engine.starts import FOREVER
 from stepwell.engine.trigger_records import TriggerBody, deleted, digest, paused, resumed, topic_label
 from stepwell.errors import DuplicateNameError, InvalidOptionError
 from stepwell.model.locations import check_name
 from stepwell.model.records import ID_MAX
+from stepwell.model.starts import FOREVER
 from stepwell.model.states import TriggerState
 from stepwell.model.templates import Template, check_template, first_names
 from stepwell.model.topics import Event, topic_of

@@ -122,6 +122,7 @@ class RunView:
     title: str | None = None
     started_by: str | None = field(default=None, metadata=A_LINE)  # a person
     attributes: dict[str, AttributeValue] = field(default_factory=dict)  # times are in UTC
+    headers: Any = field(default=None, metadata=PAYLOAD)
     unreadable: str = ""  # why its row cannot be read; then other fields may be missing
     progress: tuple[ProgressView, ...] = field(default=(), metadata=OMITTED)  # of its long steps; in `status` only
 
@@ -134,7 +135,19 @@ class RunView:
 RUN_LINES: Final = tuple(one.name for one in fields(RunView) if one.metadata == A_LINE)
 
 _MADE: Final = frozenset(
-    {"status", "parent", "failure", "input", "output", "tags", "attributes", "hold", "progress", "unreadable"}
+    {
+        "status",
+        "parent",
+        "failure",
+        "input",
+        "output",
+        "tags",
+        "attributes",
+        "headers",
+        "hold",
+        "progress",
+        "unreadable",
+    }
 )
 _TIMES: Final = tuple(one.name for one in fields(RunView) if str(one.type).startswith("datetime"))
 _COPIED: Final = tuple(one.name for one in fields(RunView) if one.name not in _MADE and one.name not in _TIMES)
@@ -280,6 +293,7 @@ def _run_view(run: Run, progress: Iterable[StepProgress], fetch: Fetch) -> RunVi
         output=plain(run.output, fetch) if run.status is RunStatus.COMPLETED else None,
         tags=dict(run.tags),
         attributes={one.name: read_value(one) for one in run.attributes},
+        headers=plain(run.headers, fetch) if run.headers is not None else None,
         hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one, fetch) for one in progress),
         unreadable=run.damage,
@@ -392,6 +406,8 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
             return unpack(value)[0][0]
         case EntryKind.EMIT:
             return unpack(value)[0]
+        case EntryKind.START | EntryKind.SIGNAL | EntryKind.CANCEL | EntryKind.PUBLISH:
+            return unpack(value)[0][0]
         case EntryKind.DESCRIBE:
             return _described(*unpack(value)[0])
         case _:

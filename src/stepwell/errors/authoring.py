@@ -90,7 +90,7 @@ class ReplayError(StepwellError):
 
 
 class DuplicateLocationError(ReplayError):
-    """Two operations in one scope share a name."""
+    """Two operations in one scope share a name that is declared unique."""
 
     code = "SW104"
 

@@ -21,6 +21,7 @@ class Entry(NamedTuple):
     took: int  # microseconds from the first attempt's start to the end
     attempts: int = 0
     undo: bytes | None = None  # of a step with a compensation: its step name and input, until undone
+    fingerprint: bytes | None = None  # of the arguments, if the name is numbered; see replay.fingerprints
 
 
 # The value of the undo of a step whose effect a person has undone.

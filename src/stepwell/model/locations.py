@@ -5,6 +5,9 @@ A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a 
 beginning, the earlier run of a continue-as-new chain whose steps this run can undo (`~run1`). Names are
 numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and
 prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
+
+The number of a use stands before the name: `charge#2` must not be below `charge`, which is an operation of its own.
+In records from the time when every use of a repeated name was numbered, from `charge#0` on, it stands after the name.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ Location = NewType("Location", bytes)
 ROOT = Location(b"")
 NAME_MAX = 200
 
-_NAME, _ITERATION, _USE, _UNDO, _FORMER, _CARRIED = 0x10, 0x20, 0x30, 0x40, 0x50, 0x60
+_NTH, _NAME, _ITERATION, _USE, _UNDO, _FORMER, _CARRIED = 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60
 _ROLLBACK = bytes((_UNDO,))  # the undo of the root: where a rollback records its beginning; nothing is below it
 _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
@@ -81,6 +84,8 @@ def _int(tag: int, number: int) -> bytes:
 
 _SMALL_NAMES = tuple(_int(_NAME, n) for n in range(64))
 _SMALL_USES = tuple(_int(_USE, n) for n in range(256))
+_SMALL_NTHS = tuple(_int(_NTH, n) for n in range(256))
+_FIRST_USE = _SMALL_USES[0]  # of a name whose uses count from 0
 
 
 def named(scope: Location, index: int) -> Location:
@@ -88,21 +93,52 @@ def named(scope: Location, index: int) -> Location:
     return Location(scope + (_SMALL_NAMES[index] if index < 64 else _int(_NAME, index)))
 
 
+def nth(scope: Location, name: bytes, number: int) -> Location:
+    """The second or a later use of a name in a scope: `charge#2`. `name` is the location of the name below the root."""
+    return scope + (_SMALL_NTHS[number] if number < 256 else _int(_NTH, number)) + name  # type: ignore[return-value]
+
+
 def beside(location: Location, scope: Location, number: int) -> Location:
     """The location of another name in the same scope, with the same use if the name is repeated."""
-    size = location[len(scope)] & 0x0F
-    return Location(named(scope, number) + location[len(scope) + 1 + size :])
+    at, end = _name_of(location, scope)
+    return Location(location[:at] + named(ROOT, number) + location[end:])
 
 
 def first_name(location: Location, scope: Location) -> int:
     """The number of the name that a location has in its scope."""
-    size = location[len(scope)] & 0x0F
-    return int.from_bytes(location[len(scope) + 1 : len(scope) + 1 + size], "big")
+    at, end = _name_of(location, scope)
+    return int.from_bytes(location[at + 1 : end], "big")
+
+
+def _name_of(location: Location, scope: Location) -> tuple[int, int]:
+    """Where the name that a location has in its scope begins and ends."""
+    at = len(scope)
+    if location[at] & 0xF0 == _NTH:
+        at += 1 + (location[at] & 0x0F)
+    return at, at + 1 + (location[at] & 0x0F)
 
 
 def use(location: Location, number: int) -> Location:
-    """The n-th use of a repeated name."""
+    """The n-th use of a name whose uses count from 0: `charge#0`, or of a name that belongs to another operation."""
     return Location(location + (_SMALL_USES[number] if number < 256 else _int(_USE, number)))
+
+
+def numbered_use(location: Location, scope: Location, first: Location) -> Location | None:
+    """The second or later use of a name that is, or holds, a location; None if none does. `first` is the first use."""
+    at, name = len(scope), first[len(scope) :]
+    if not location.startswith(scope) or at == len(location) or location[at] & 0xF0 != _NTH:
+        return None
+    at += 1 + (location[at] & 0x0F)
+    return Location(location[: at + len(name)]) if location.startswith(name, at) else None
+
+
+def counting_from_zero(locations: Iterable[Location]) -> frozenset[Location]:
+    """The names, each in its scope, of which some location has use 0."""
+    found: set[Location] = set()
+    for location in locations:
+        if bytes(_FIRST_USE) in bytes(location):
+            found.update(Location(location[:at]) for at, _ in _segments(location) if location[at] == _USE)
+    return frozenset(found)
 
 
 def iteration(location: Location, number: int) -> Location:
@@ -175,8 +211,9 @@ def _uncarried(location: Location) -> Location:
 
 def prefixes(location: Location) -> Iterator[Location]:
     """The location itself and every location above it, the longest first; without the root."""
-    for _, end in reversed(list(_segments(location))):
-        yield Location(location[:end])
+    for at, end in reversed(list(_segments(location))):
+        if location[at] & 0xF0 != _NTH:
+            yield Location(location[:end])
 
 
 def scope_of(location: Location) -> Location:
@@ -184,6 +221,8 @@ def scope_of(location: Location) -> Location:
     segments = list(_segments(location))
     at, _ = segments.pop()
     if location[at] & 0xF0 == _USE:
+        at, _ = segments.pop()
+    if segments and location[segments[-1][0]] & 0xF0 == _NTH:
         at, _ = segments.pop()
     return Location(location[:at])
 
@@ -273,13 +312,16 @@ class Names:
 def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_key: bool = False) -> str:
     """Spell a packed location: `outer/~3/charge#2`. In a key, every part that is not a name is separate."""
     parts: list[str] = []
-    at = 0
+    at, use_of_next = 0, ""
     while at < len(location):
         tag, size = location[at] & 0xF0, location[at] & 0x0F
         number = int.from_bytes(location[at + 1 : at + 1 + size], "big")
         at += 1 + size
         if tag == _NAME and number < len(names):
-            parts.append(names[number])
+            parts.append(names[number] + use_of_next)
+            use_of_next = ""
+        elif tag == _NTH and not use_of_next:
+            use_of_next = f"#{number}"
         elif tag == _ITERATION:
             parts.append(f"~{number}")
         elif tag == _USE and parts:
@@ -294,4 +336,6 @@ def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_ke
             parts.append(f"~run{number}")
         else:
             raise CorruptRecordError(f"location {location.hex()} cannot be read", why="unknown segment or name number")
+    if use_of_next:
+        raise CorruptRecordError(f"location {location.hex()} cannot be read", why="a number without its name")
     return "/".join(parts)

@@ -61,6 +61,7 @@ class Owed(NamedTuple):
     died_at: Instant | None = None  # when it became a dead letter
     failure: str = ""  # of the last attempt
     died_by: str = ""  # the incarnation of the worker whose attempt was the last
+    headers: bytes | None = None  # of the run, encoded
 
 
 class Unsent(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
@@ -85,6 +85,7 @@ class NewRun(NamedTuple):
     title: str | None = None
     started_by: str | None = None  # the person, as the caller names them
     attributes: Attributes = ()
+    headers: bytes | None = None  # encoded
 
     @property
     def definition(self) -> str:
@@ -134,6 +135,7 @@ class Run(NamedTuple):
     started_by: str | None = None  # who started it, or the run that it descends from
     attributes: Attributes = ()
     dedup: Span = Span(0)  # how long after its end a start with its key gets this run: it is not pruned before
+    headers: bytes | None = None  # encoded; see model.headers
 
     @property
     def damage(self) -> str:
@@ -167,8 +169,17 @@ class ChildOutcome(NamedTuple):
     failure: bytes | None
 
 
+AHEAD_OUTCOMES_MAX: Final = 100
+AHEAD_WAITS_MAX: Final = 4
+
+
 class Inbox(NamedTuple):
-    """What reached a run from outside and is not consumed yet."""
+    """What reached a run from outside and is not consumed yet.
+
+    `children` are the outcomes that the run's waits name. A run that waits for few children (`AHEAD_WAITS_MAX`) mostly
+    waits for one after the other, so it also gets the outcomes of up to `AHEAD_OUTCOMES_MAX` spawned children at later
+    places, if no operator can reopen them.
+    """
 
     signals: tuple[Signal, ...] = ()
     children: tuple[ChildOutcome, ...] = ()

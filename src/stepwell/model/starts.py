@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
 
 from stepwell.advice import Advice, Verb
-from stepwell.clock import SECOND, Instant
-from stepwell.errors import AlreadyExistsError
+from stepwell.clock import SECOND, Duration, Instant, Span, span, to_instant
+from stepwell.errors import AlreadyExistsError, InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.runs import Created, NewRun
 from stepwell.model.states import RunStatus
+from stepwell.nearest import nearest
+
+PRIORITY_MAX: Final = 100
+
+FOREVER: Final = span("36500d")
+"""The longest duration: a later moment can be neither stored nor shown."""
+
+Deadline = Duration | datetime  # a duration from the start, or a moment
+
+
+def check_options(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Reject options that a call does not have. Raises `InvalidOptionError` with the nearest ones."""
+    names = tuple(known)
+    for name in given:
+        if name not in names:
+            near = nearest(name, names)
+            fix = f"did you mean {near[0]}=?" if near else f"use {', '.join(names)}"
+            raise InvalidOptionError(f"{where} has no option {name!r}", where=where, fix=fix)
 
 
 def refused_ids(runs: Sequence[NewRun], stored: Mapping[RunId, bytes]) -> list[Created] | None:
@@ -53,3 +73,46 @@ def postponed_to(now: Instant, until: Instant) -> Instant:
     the key. The end of the holder wakes it; this time is the fallback if that wake-up is lost.
     """
     return Instant(max(now, until) + 3_600 * SECOND)
+
+
+def positive(duration: Duration, what: str, workflow: str) -> Span:
+    """A duration above zero, limited to `FOREVER`."""
+    read = min(span(duration, what=what), FOREVER)
+    if read <= 0:
+        raise InvalidOptionError(f"{what} is {duration!r}", where=workflow, why="it must be above 0")
+    return read
+
+
+def check_priority(priority: Any, workflow: str) -> int:
+    """A priority. Raises `InvalidOptionError` unless it is a whole number within bounds."""
+    if type(priority) is not int or abs(priority) > PRIORITY_MAX:
+        raise InvalidOptionError(
+            f"priority is {priority!r}",
+            where=workflow,
+            why=f"a priority is a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}; higher is claimed first",
+            fix="leave it out for 0",
+        )
+    return priority
+
+
+def read_deadline(deadline: Deadline, now: Instant, delay: Span, workflow: str) -> Instant:
+    """When a run must have ended, by the store's clock."""
+    if isinstance(deadline, datetime):
+        at = to_instant(deadline, what="deadline")
+    else:
+        at = Instant(now + min(span(deadline, what="deadline"), FOREVER))
+    if at <= now:
+        raise InvalidOptionError(
+            f"deadline is {deadline!r}",
+            where=workflow,
+            why="that moment has passed by the store's clock",
+            fix="a moment in the future, or a duration from now",
+        )
+    if at <= now + delay:
+        raise InvalidOptionError(
+            f"deadline is {deadline!r}",
+            where=workflow,
+            why="the run would not begin before it: its delay is at least as long",
+            fix="a shorter delay, or a later deadline",
+        )
+    return at

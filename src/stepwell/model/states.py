@@ -226,6 +226,10 @@ class EntryKind(StrEnum):
     REPLY = "w"
     DESCRIBE = "d"  # attributes, the title or tags were set
     RECORD = "q"
+    START = "R"  # a run that is not a child
+    SIGNAL = "S"  # to another run
+    CANCEL = "C"  # of another run
+    PUBLISH = "P"
 
     @property
     def word(self) -> str:
@@ -252,6 +256,7 @@ class WaitKind(StrEnum):
     TOPIC = "topic"
     CHILD = "child"
     RETRY = "retry"
+    RUN = "run"  # the end of a run that is not a child
 
 
 # The kinds of entry that may be recorded at a wait, the usual kind first.
@@ -260,5 +265,6 @@ ENTRIES_OF_WAITS: Final[dict[WaitKind, tuple[EntryKind, ...]]] = {
     WaitKind.SIGNAL: (EntryKind.RECEIVE, EntryKind.RECEIVE_MANY, EntryKind.RECORD),
     WaitKind.TOPIC: (EntryKind.TOPIC,),
     WaitKind.CHILD: (EntryKind.CHILD,),
+    WaitKind.RUN: (EntryKind.WAIT_ANY,),
     WaitKind.RETRY: (EntryKind.STEP, EntryKind.UNDO),
 }

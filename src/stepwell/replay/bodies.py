@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell.clock import Instant, Span
 from stepwell.codec.base import ANY, JSON_V1, Codec, Payload, Place, event_row
+from stepwell.codec.carried import NO_HEADERS, decode_headers
 from stepwell.ids import EventId
 from stepwell.model.entries import Entry, Progress
 from stepwell.model.locations import Location, Names
@@ -60,8 +61,11 @@ class Body:
         writer = None if self.outlet is None else StreamWriter(self, self.outlet, path)
         if isinstance(self.emitted, tuple):
             self.emitted = []  # made here, on the loop's thread: threads of the body only append
-        info = (run_id, self.run.workflow, path, self.attempt, self.is_final_attempt, key)
-        return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer)
+        workflow, headers = self.run.workflow, NO_HEADERS
+        if self.run.headers is not None and self.codec is not None:
+            headers = dict(decode_headers(self.codec, self.run.headers, workflow=workflow, run_id=run_id))
+        info = (run_id, workflow, path, self.attempt, self.is_final_attempt, key)
+        return StepContext(*info, _link=self.link, _emit=self.emit, _writer=writer, headers=headers)
 
     @property
     def place(self) -> tuple[str, str | None, str, str, int]:

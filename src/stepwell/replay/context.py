@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration, span, to_datetime, to_instant
@@ -14,6 +15,8 @@ from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
 from stepwell.logs import FIELDS
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.events import Deliver
+from stepwell.model.messages import IfMissing
 from stepwell.model.schedules import Scheduled, scheduled_of
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
@@ -21,11 +24,15 @@ from stepwell.model.waits import Since
 from stepwell.replay.branches import check_branches, check_choice
 from stepwell.replay.carried_undos import check_findable
 from stepwell.replay.operations import ChildOperation, Operation
+from stepwell.replay.primitives.ask import Asking
 from stepwell.replay.primitives.checkpoint import run_checkpoint
 from stepwell.replay.primitives.child import (
     ChildOptions,
     ChildStart,
     OnParentClose,
+    RunOptions,
+    SpawnOptions,
+    Started,
     StartOptions,
     await_child,
     run_child,
@@ -42,6 +49,7 @@ from stepwell.replay.primitives.publish import State, publish_state
 from stepwell.replay.primitives.race import FIRST, First, Winner, run_race
 from stepwell.replay.primitives.receive import NO_DEFAULT, Message, check_default, due_of, run_receive, run_receive_many
 from stepwell.replay.primitives.removed import declare_removed
+from stepwell.replay.primitives.send import cancel_of, publish_on, run_send, signal_to
 from stepwell.replay.primitives.sleep import Slept, run_sleep
 from stepwell.replay.primitives.step import Tried, run_step, run_tried
 from stepwell.replay.primitives.stream import Stream
@@ -50,7 +58,7 @@ from stepwell.replay.primitives.topic import topic as topic_awaited
 from stepwell.replay.primitives.version import pin_version
 from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.scopes import Scope
-from stepwell.replay.signals import Signal, wanted
+from stepwell.replay.signals import Request, Signal, wanted
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step, named_step
 from stepwell.replay.suspend import ContinueAsNew
@@ -84,9 +92,9 @@ class Context:
     """Every operation of a workflow. An operation records its result at its path; a replay returns the record and runs
     nothing.
 
-    Names are unique within a scope (the workflow, a branch, an iteration of a loop). `repeat=True` numbers the uses of
-    a name. It is an option of the operation. The keywords of `step` and `try_step` belong to the function, so there it
-    is an option of the step.
+    A name that is used again in its scope (the workflow, a branch, an iteration of a loop) is numbered: `charge`,
+    `charge#2`, and so on. `@workflow(names="unique")` and `@step(unique=True)` reject a second use instead.
+    `repeat=` is deprecated and has no effect.
     """
 
     __slots__ = ("_scope",)
@@ -139,6 +147,14 @@ class Context:
         """When this run began: the `started_at` that its successor sees in `previous`."""
         run = self._scope.turn.run
         return to_datetime(run.started_at or run.created_at)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that this run was started with: `engine.start(flow, input, headers={"user": "ann"})`.
+
+        Runs that this run starts, and runs that continue it, get them, too.
+        """
+        return MappingProxyType(self._scope.turn.headers)
 
     def now(self) -> datetime:
         """When the last result reached this scope, by the store's clock: the same on every replay."""
@@ -210,7 +226,10 @@ class Context:
         """
         step, name, args = named_step(fn, args)
         scope = self._scope
-        location, entry = scope.place(name, _STEP, repeat=step.options_.repeat)
+        options = step.options_
+        location, entry = scope.place_call(
+            name, _STEP, args, kwargs, unique=options.unique, fingerprint=options.fingerprint
+        )
         return Operation(scope.turn, location, partial(run_step, scope, location, entry, step, args, kwargs))
 
     @overload
@@ -568,28 +587,37 @@ class Context:
     def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
     @overload
     def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
+    @overload
+    def child(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> ChildOperation[Any]: ...
     def child(
         self,
-        workflow: Workflow[Any, Any],
+        workflow: Workflow[Any, Any] | str,
         input: Any = None,
         *,
         name: str | None = None,
         repeat: bool = False,
-        **options: Unpack[StartOptions],
+        fingerprint: bool = True,
+        **options: Unpack[SpawnOptions],
     ) -> ChildOperation[Any]:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
         Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
         active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
+
+        The workflow may be given by name, as in `engine.start`; its result is plain JSON then. `key`, `delay`,
+        `priority`, `tags`, `attributes`, `title`, `deadline` and `max_suspend` are those of `engine.start`. Without
+        `version`, the newest one that this worker knows is started.
         """
-        scope, how = self._scope, ChildStart(**options)
-        location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
+        scope, how, started = self._scope, ChildStart.of(options, "child"), Started.of(workflow, "child")
+        location, entry = scope.place_call(
+            name or started.name, EntryKind.CHILD, (input,), {}, fingerprint=fingerprint, repeat=repeat
+        )
         return ChildOperation(
             scope.turn,
             location,
-            lambda: run_child(scope, location, entry, workflow, input, how),
-            ended=lambda: await_child(scope, location, workflow, input, how),
-            output_hint=workflow.output_hint,
+            lambda: run_child(scope, location, entry, started, input, how),
+            ended=lambda: await_child(scope, location, started, input, how),
+            output_hint=started.output_hint,
         )
 
     def children(
@@ -616,23 +644,187 @@ class Context:
     def spawn(self, workflow: Workflow[None, Any], **options: Unpack[ChildOptions]) -> Operation[RunId]: ...
     @overload
     def spawn(self, workflow: Workflow[In, Any], input: In, **options: Unpack[ChildOptions]) -> Operation[RunId]: ...
+    @overload
+    def spawn(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> Operation[RunId]: ...
     def spawn(
         self,
-        workflow: Workflow[Any, Any],
+        workflow: Workflow[Any, Any] | str,
         input: Any = None,
         *,
         name: str | None = None,
         repeat: bool = False,
-        **options: Unpack[StartOptions],
+        fingerprint: bool = True,
+        **options: Unpack[SpawnOptions],
     ) -> Operation[RunId]:
-        """Start a run without waiting for it; returns its id. By default it continues however this run ends.
+        """Start a child without waiting for it; returns its id. By default it continues however this run ends.
 
         With `on_parent_close="cancel"` it is cancelled (with compensation) when this run is cancelled, begins to fail,
-        or ends in any other way, also by completing or continuing as new.
+        or ends in any other way, also by completing or continuing as new. The other options are those of `child`.
         """
-        scope, how = self._scope, ChildStart(**options)
-        location, entry = scope.place(name or workflow.name, EntryKind.SPAWN, repeat=repeat)
-        return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, workflow, input, how))
+        scope, how, started = self._scope, ChildStart.of(options, "spawn"), Started.of(workflow, "spawn")
+        location, entry = scope.place_call(
+            name or started.name, EntryKind.SPAWN, (input,), {}, fingerprint=fingerprint, repeat=repeat
+        )
+        return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, started, input, how))
+
+    @overload
+    def start(self, workflow: Workflow[None, Any], **options: Unpack[RunOptions]) -> Operation[RunId]: ...
+    @overload
+    def start(self, workflow: Workflow[In, Any], input: In, **options: Unpack[RunOptions]) -> Operation[RunId]: ...
+    @overload
+    def start(self, workflow: str, input: Any = None, **options: Unpack[RunOptions]) -> Operation[RunId]: ...
+    def start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        repeat: bool = False,
+        fingerprint: bool = True,
+        **options: Unpack[StartOptions],
+    ) -> Operation[RunId]:
+        """Start a run that is not a child: nothing that happens to this run reaches it. Returns its id.
+
+        It is created with the commit that records it. If another run has its `key`, it fails at once. The options are
+        those of `child`; `done(run_id)` waits for it.
+        """
+        scope, how, started = self._scope, ChildStart.of(options, "start"), Started.of(workflow, "start")
+        kind = EntryKind.START
+        location, entry = scope.place_call(
+            name or started.name, kind, (input,), {}, fingerprint=fingerprint, repeat=repeat
+        )
+        return Operation(scope.turn, location, lambda: run_spawn(scope, location, entry, started, input, how, kind))
+
+    @overload
+    def signal(
+        self,
+        target: str,
+        signal: Signal[T],
+        payload: T,
+        /,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "hold",
+        name: str | None = None,
+    ) -> Operation[None]: ...
+    @overload
+    def signal(
+        self,
+        target: str,
+        signal: str,
+        payload: Any = None,
+        /,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "hold",
+        name: str | None = None,
+    ) -> Operation[None]: ...
+    def signal(
+        self,
+        target: str,
+        signal: str | Signal[Any],
+        payload: Any = None,
+        /,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "hold",
+        name: str | None = None,
+    ) -> Operation[None]:
+        """Send a signal to another run (by id or key): `await ctx.signal(order.id, "paid", receipt)`.
+
+        It is sent with the commit that records it, once, and this returns before it is delivered. What one run sends
+        arrives in its order. Without an active run, the signal is held for the next run of that key, or dropped
+        (`if_missing="drop"`). What cannot be delivered, such as a signal to the id of an ended run, becomes a dead
+        letter (`engine.outbox.list_dead`). Its name on the path is `name`; by default the name of the signal.
+        """
+        scope = self._scope
+        called, make = signal_to(target, signal, payload, dedup_key=dedup_key, if_missing=if_missing)
+        location, entry = scope.place(name or called, EntryKind.SIGNAL)
+        return Operation(scope.turn, location, lambda: run_send(scope, location, entry, EntryKind.SIGNAL, make))
+
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Request[T, R],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[R]: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Signal[T],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[Any]: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: str,
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[Any]: ...
+    def ask(
+        self,
+        target: str,
+        request: str | Signal[Any],
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Operation[Any]:
+        """Ask another run (by id or key), and wait for its answer: `price = await ctx.ask("prices", quote, item)`.
+
+        Raises `AskRefused` if the run refuses, `Unanswered` if there is no such run or it ends without a reply, and
+        `WaitTimeout` at the deadline; the run may still read the question then. While the other run is paused, this
+        waits. A child of stepwell's own (`stepwell.ask`) waits for the answer, and is cancelled with this run.
+        """
+        scope, asking = self._scope, Asking(target, request, payload, timeout)
+        given = (asking.target, asking.question.name, payload)
+        location, entry = scope.place_call(name or asking.question.name, EntryKind.CHILD, given, {})
+        return Operation(scope.turn, location, lambda: asking.run(scope, location, entry))
+
+    def cancel(
+        self, target: str, reason: str = "", *, compensate: bool = True, name: str | None = None
+    ) -> Operation[None]:
+        """Cancel another run (by id or key), as `engine.cancel` does, with the commit that records this.
+
+        This returns before the other run is cancelled. If that run has ended, nothing happens; if there never was one,
+        the cancel becomes a dead letter.
+        """
+        scope, make = self._scope, cancel_of(target, reason, compensate=compensate)
+        location, entry = scope.place(name or "cancel", EntryKind.CANCEL)
+        return Operation(scope.turn, location, lambda: run_send(scope, location, entry, EntryKind.CANCEL, make))
+
+    def publish(
+        self,
+        topic: str | Event | type[Event],
+        payload: Any = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        name: str | None = None,
+    ) -> Operation[None]:
+        """Publish an event to the runs that wait for it, as `engine.publish` does, with the commit that records this.
+
+        This returns before the event is published. `emit` is for sinks, `publish` for topics.
+        """
+        scope = self._scope
+        called, make = publish_on(topic, payload, deliver=deliver, retain=retain)
+        location, entry = scope.place(name or called, EntryKind.PUBLISH)
+        return Operation(scope.turn, location, lambda: run_send(scope, location, entry, EntryKind.PUBLISH, make))
 
     @overload
     def continue_as_new(self, input: Any = None, *, compensations: Compensations = "keep") -> NoReturn: ...

@@ -29,6 +29,7 @@ FIXED: Final = frozenset(
         *(decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath),
     }
 )
+_SMALL_MAX: Final = 1_000
 _PLACE: Final = Place("", "", "the arguments")
 _MAPS: Final = (OrderedDict, defaultdict, Counter)
 
@@ -39,6 +40,15 @@ def is_fixed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         if type(value) not in FIXED:
             return False
     return not kwargs or all(type(value) in FIXED for value in kwargs.values())
+
+
+def are_small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call passes only values that a body cannot change, and that may be kept for a while."""
+    for value in args:
+        kind = type(value)
+        if kind not in FIXED or ((kind is str or kind is bytes) and len(value) > _SMALL_MAX):
+            return False
+    return not kwargs or are_small(tuple(kwargs.values()), {})
 
 
 class PassedArguments:

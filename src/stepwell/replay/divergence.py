@@ -96,16 +96,32 @@ def stopped_early(
     )
 
 
-def duplicate(path: str, first: str, second: str) -> DuplicateLocationError:
-    """Two operations in one scope share a name."""
+def arguments_changed(path: str, kind: EntryKind, recorded: str, now: str) -> HistoryDivergedError:
+    """The code passes other arguments than the run recorded at a numbered use of a name."""
     name = last_name(path)
-    # The keywords of ctx.step belong to the function, so a step takes the option itself.
-    numbered = f'ctx.step("{name}", step(f, repeat=True), ...)' if second == "step" else "add repeat=True to the call"
+    either = f"{name}.options(fingerprint=False)" if kind is EntryKind.STEP else "fingerprint=False"
+    return HistoryDivergedError(
+        f"this code passes other arguments than the run recorded at {path}",
+        where=path,
+        recorded=f"{kind.word} {path} {recorded}",
+        now=f"{kind.word} {path} {now}",
+        kind=kind.word,
+        fix="make the calls in the recorded order; or give each use its own name; "
+        f"or, if the arguments may differ, pass {either}",
+    )
+
+
+def duplicate(
+    path: str, first: str, second: str, *, is_workflow: bool = False, second_path: str
+) -> DuplicateLocationError:
+    """Two operations in one scope share a name that is declared unique."""
+    name = last_name(path)
+    declared = '@workflow(names="unique")' if is_workflow else "unique=True"
     return DuplicateLocationError(
         f'two operations in one scope share the name "{name}"',
         where=path,
-        why=f"recorded: {first} {path} · now: {second} {path}; one path holds one result",
-        fix=f'rename one, loop with ctx.loop("{name}", ...), or number every use: {numbered}',
+        why=f"recorded: {first} {path} · now: {second} {second_path}; {declared} allows one",
+        fix=f'rename one, loop with ctx.loop("{name}", ...), or leave out {declared}: the uses are numbered then',
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.carried import encode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
@@ -48,7 +49,7 @@ def begin_forward(
 ) -> Turn:
     """A turn that runs the workflow's function from its beginning over the recorded history."""
     turn = Turn(run, journal, inbox, codec, Context, threads)
-    turn.code = workflow.fn
+    turn.code, turn.has_unique_names = workflow.fn, workflow.has_unique_names
     scope = Scope(turn, ROOT, run.started_at or run.created_at)
 
     def arguments() -> tuple[Any, ...]:
@@ -203,6 +204,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
     run_id = derived_run_id(run.run_id, CONTINUED)
     place = Place(following.name, "", "the input", row=Row(run_id, "", "input"))
     try:
+        headers = encode_headers(turn.codec, turn.headers, workflow=following.name, run_id=run_id)
         value = turn.codec.validate(request.input, following.input_hint, place=place) if following.takes_input else None
         stored = turn.codec.encode(value, following.input_hint if following.takes_input else Any, place=place)
     except StoreError as error:
@@ -235,6 +237,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         title=now.title or None,
         started_by=run.started_by,
         attributes=now.attributes,
+        headers=headers,
     )
     return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
 

@@ -14,7 +14,17 @@ from stepwell.model.attributes import Description, combined
 from stepwell.model.commits import Commit, Move
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.live import Append, Published
-from stepwell.model.locations import Location, Names, carried_from, is_below, is_undoing, subtree, undo
+from stepwell.model.locations import (
+    Location,
+    Names,
+    carried_from,
+    counting_from_zero,
+    is_below,
+    is_undoing,
+    numbered_use,
+    subtree,
+    undo,
+)
 from stepwell.model.outbox import Emit
 from stepwell.model.records import RecordClosing, RecordOpening
 from stepwell.model.runs import History, NewRun, Ranges
@@ -108,6 +118,11 @@ class Journal:
         self.repeated: dict[Location, Entry] = {}  # ended operations whose inner code is running again
         self.described: Description | None = None  # what this claim has changed, committed or not
         self._pass_over_carried()
+        self.has_loaded = bool(self._loaded)
+        self.zero_based = self._find_zero_based()
+        self.fingerprints: dict[Location, bytes | None] = {}  # of the arguments of operations that have not ended
+        self._spawned: dict[str, Location] = {}  # by run id, of entries up to this seq:
+        self._spawned_seq = 0
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
         self.pending = Pending()
 
@@ -122,6 +137,10 @@ class Journal:
             described = self.entries[location].undo
             if described is not None and not is_undoing(location):
                 self.names.origins[number] = unpack(described)[0][2]
+
+    def _find_zero_based(self) -> frozenset[Location]:
+        """The names whose uses count from 0 in this history: it began when `repeat=True` numbered every use."""
+        return counting_from_zero((*self.entries, *self.waits, *self.attempts, *self.progress, *self.cursors))
 
     # --- reading ---
 
@@ -142,6 +161,23 @@ class Journal:
         """The wait that was stored here before, with its deadline."""
         stored = self.waits.get(location)
         return stored if stored is not None and stored.kind is kind else None
+
+    def find_spawned(self, run_id: RunId) -> Location | None:
+        """The place where this run spawned another run."""
+        if self._spawned_seq < self.last_seq:
+            for entry in reversed(self.entries.values()):
+                if entry.seq <= self._spawned_seq:
+                    break
+                if entry.kind is EntryKind.SPAWN:
+                    self._spawned[unpack(entry.value)[0][0]] = entry.location
+            self._spawned_seq = self.last_seq
+        location = self._spawned.get(run_id)
+        return location if location in self.entries else None
+
+    def later_uses(self, scope: Location, first: Location) -> set[Location]:
+        """The second and later uses of a name in this history; `first` is the location of its first use."""
+        found = {numbered_use(at, scope, first) for at in (*self._loaded, *self.waits)}
+        return {at for at in found if at is not None}
 
     def skip_below(self, scope: Location) -> None:
         """Mark everything below a finished operation as visited: it does not run again."""
@@ -265,7 +301,8 @@ class Journal:
         self.ahead.clear()
         self.last_seq += 1
         self.position = self.last_seq
-        entry = Entry(self.last_seq, location, kind, status, value, at, took, attempts, undo)
+        fingerprint = self.fingerprints.pop(location, None) if self.fingerprints else None
+        entry = Entry(self.last_seq, location, kind, status, value, at, took, attempts, undo, fingerprint)
         self.entries[location] = entry
         self.pending.entries.append(entry)
         if is_urgent:
@@ -311,6 +348,7 @@ class Journal:
     def adopt(self, entry: Entry) -> None:
         """Add the result of a transactional step, which is durable already."""
         self.ahead.clear()
+        self.fingerprints.pop(entry.location, None)
         self.last_seq = entry.seq
         self.entries[entry.location] = entry
 
@@ -374,6 +412,8 @@ class Journal:
             del self.visited[location]
         for location in [found for found in self.bound if first <= found < end and found not in self.entries]:
             del self.bound[location]
+        for location in [found for found in self.fingerprints if first <= found < end]:
+            del self.fingerprints[location]
         for table in (self.attempts, self.cursors, self.waits, self.pending.extras.cursors):
             for location in [found for found in table if first <= found < end]:
                 del table[location]

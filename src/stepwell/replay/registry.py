@@ -65,6 +65,14 @@ class Registry:
             )
         return found
 
+    def find_newest(self, name: str) -> Workflow[Any, Any] | None:
+        """The newest version of a workflow, if one is known here."""
+        return self._newest.get(name)
+
+    def near(self, name: str) -> list[str]:
+        """The names of workflows nearest to one that is not known."""
+        return nearest(name, self._newest)
+
     def find(self, definition: str) -> Workflow[Any, Any] | None:
         """The workflow of a "name@version", if it is known here."""
         found = self._known.get(definition)

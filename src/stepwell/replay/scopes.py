@@ -5,22 +5,37 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.model.entries import Entry
-from stepwell.model.locations import Location, beside, first_name, named, use
+from stepwell.model.locations import ROOT, Location, beside, first_name, named, nth, use
 from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind
 from stepwell.replay import divergence
+from stepwell.replay.copies import are_small
+from stepwell.replay.deprecations import warn_of_repeat
+from stepwell.replay.fingerprints import describe_arguments, join_fingerprints, split_fingerprints
 
 if TYPE_CHECKING:
     from stepwell.replay.turn import Turn
 
 
+class _Name:
+    """A name in one scope: how often the code has used it, and the arguments of its first use."""
+
+    __slots__ = ("first", "is_unique", "packed", "uses")
+
+    def __init__(self, packed: Location) -> None:
+        self.packed = packed  # below the root
+        self.uses = 0
+        self.is_unique = False
+        self.first: bytes | tuple[Any, ...] = b""  # its fingerprint, or the arguments themselves if they cannot change
+
+
 class Scope:
     """The place of operations: the workflow itself, a branch, or one iteration of a loop."""
 
-    __slots__ = ("_draws", "_places", "_uses", "is_closed", "location", "parent", "time", "turn")
+    __slots__ = ("_draws", "_names", "is_closed", "location", "parent", "time", "turn")
 
     def __init__(self, turn: Turn, location: Location, time: Instant, parent: Scope | None = None) -> None:
         self.turn = turn
@@ -28,8 +43,7 @@ class Scope:
         self.parent = parent
         self.time = time  # when the last result reached code in this scope: the value of `ctx.now()`
         self.is_closed = False  # its branch lost or was cancelled: it can no longer record anything
-        self._places: dict[str, Location] = {}
-        self._uses: dict[str, int] = {}
+        self._names: dict[str, _Name] = {}
         self._draws = 0
 
     def below(self, location: Location) -> Scope:
@@ -52,28 +66,130 @@ class Scope:
             scope = scope.parent
         return True
 
-    def place(self, name: str, kind: EntryKind, *, repeat: bool = False) -> tuple[Location, Entry | None]:
-        """Fix the path of an operation that the code calls now, and look up its entry."""
+    def place(
+        self, name: str, kind: EntryKind, *, repeat: bool = False, unique: bool = False
+    ) -> tuple[Location, Entry | None]:
+        """Fix the path of an operation that the code calls now, and look up its entry.
+
+        The first use of a name is at `name`, the others at `name#2`, `name#3` and so on.
+        """
+        if repeat:
+            warn_of_repeat()
+        return self._place(name, kind, unique)[1:]
+
+    def place_call(
+        self,
+        name: str,
+        kind: EntryKind,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        unique: bool = False,
+        fingerprint: bool = True,
+        repeat: bool = False,
+    ) -> tuple[Location, Entry | None]:
+        """The same for an operation with arguments. A numbered use records a fingerprint of its arguments, and the
+        second use that of the first, too, so a replay that passes others is noticed.
+        """
+        if repeat:
+            warn_of_repeat()
+        known, location, entry = self._place(name, kind, unique)
+        if not fingerprint:
+            return location, entry
+        arguments = (*args, kwargs) if kwargs else args
+        turn = self.turn
+        codec, journal = turn.codec, turn.journal
+        if known.uses == 1:
+            known.first = arguments if are_small(args, kwargs) else codec.fingerprint(arguments) or b""
+            if journal.has_loaded:
+                self._check_first(known, location, arguments)
+            return location, entry
+        if entry is None:
+            own = codec.fingerprint(arguments) or b""
+            first = known.first
+            if first:
+                known.first = b""
+                first = codec.fingerprint(first) or b"" if type(first) is tuple else first
+            journal.fingerprints[location] = join_fingerprints(own, first)  # type: ignore[arg-type]
+        elif entry.fingerprint is not None:
+            self._check_arguments(entry, split_fingerprints(entry.fingerprint)[0], location, arguments)
+        return location, entry
+
+    def place_note(self, name: str, kind: EntryKind) -> tuple[Location, Entry | None]:
+        """The same for what the code notes at once, and may note again under the same name."""
+        self.check_open()
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = _Name(named(ROOT, self.turn.journal.names.number(name)))
+        known.uses += 1
+        location = Location(self.location + known.packed)
+        location = location if known.uses == 1 else use(location, known.uses)
+        return location, self._enter(location, kind)
+
+    def _place(self, name: str, kind: EntryKind, unique: bool) -> tuple[_Name, Location, Entry | None]:
+        turn = self.turn
         if self.parent is not None or self.is_closed:
             self.check_open()
         else:
-            self.turn.check_open()
-        location = self._places.get(name)
-        if location is None:
-            location = self._places[name] = named(self.location, self.turn.journal.names.number(name))
-        if repeat:
-            nth = self._uses.get(name, 0)
-            self._uses[name] = nth + 1
-            location = use(location, nth)
-        return location, self._enter(location, kind)
+            turn.check_open()
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = _Name(named(ROOT, turn.journal.names.number(name)))
+        if turn.journal.zero_based:
+            location = self._numbered_from_zero(known)
+        elif known.uses == 0:
+            known.uses = 1
+            location = Location(self.location + known.packed)
+        else:
+            known.uses += 1
+            location = nth(self.location, known.packed, known.uses)
+        if unique or known.is_unique or turn.has_unique_names:
+            self._check_unique(known, location, kind)
+        return known, location, self._enter(location, kind)
 
-    def place_note(self, name: str, kind: EntryKind) -> tuple[Location, Entry | None]:
-        """The same for what the code notes at once, and may note again under the same name: `name`, `name#2`, …"""
-        self.check_open()
-        nth = self._uses[name] = self._uses.get(name, 0) + 1
-        location = named(self.location, self.turn.journal.names.number(name))
-        location = location if nth == 1 else use(location, nth)
-        return location, self._enter(location, kind)
+    def _numbered_from_zero(self, known: _Name) -> Location:
+        """The place of a use in a history in which uses of some names count from `name#0`.
+
+        Beside them, the code of that time could have an operation that was not numbered.
+        """
+        journal = self.turn.journal
+        base = Location(self.location + known.packed)
+        if base not in journal.zero_based:
+            known.uses += 1
+            return base if known.uses == 1 else nth(self.location, known.packed, known.uses)
+        is_recorded = base in journal.entries or base in journal.waits
+        if is_recorded and base not in journal.visited:
+            return base
+        known.uses += 1
+        return use(base, known.uses - 1)
+
+    def _check_unique(self, known: _Name, location: Location, kind: EntryKind) -> None:
+        turn, known.is_unique = self.turn, True
+        if known.uses > 1:
+            base = Location(self.location + known.packed)
+            first = turn.journal.visited.get(base) or kind
+            path = turn.journal.names.text
+            problem = divergence.duplicate(
+                path(base), first.word, kind.word, is_workflow=turn.has_unique_names, second_path=path(location)
+            )
+            raise turn.diverge(problem)
+
+    def _check_first(self, known: _Name, location: Location, arguments: tuple[Any, ...]) -> None:
+        """Compare the first use with what the second one recorded of it."""
+        second = self.turn.journal.entries.get(nth(self.location, known.packed, 2))
+        if second is not None and second.fingerprint is not None:
+            self._check_arguments(second, split_fingerprints(second.fingerprint)[1], location, arguments)
+
+    def _check_arguments(self, entry: Entry, recorded: bytes, location: Location, arguments: tuple[Any, ...]) -> None:
+        turn = self.turn
+        if not recorded or turn.codec.has_fingerprint(arguments, recorded):
+            return
+        # After a repair, or with results that a person supplied, the code may pass others.
+        if turn.codec.fingerprint(arguments) is None or any(low < entry.seq <= high for low, high in turn.run.loose):
+            return
+        path = turn.journal.names.text(location)
+        words = describe_arguments(turn.codec, recorded, arguments)
+        raise turn.diverge(divergence.arguments_changed(path, entry.kind, *words))
 
     def place_companion(
         self, location: Location, word: str, kind: EntryKind, *, number: int | None = None
@@ -100,7 +216,8 @@ class Scope:
         turn, journal = self.turn, self.turn.journal
         if location in journal.visited:
             first = journal.visited[location] or kind
-            raise turn.diverge(divergence.duplicate(journal.names.text(location), first.word, kind.word))
+            path = journal.names.text(location)
+            raise turn.diverge(divergence.duplicate(path, first.word, kind.word, second_path=path))
         journal.visited[location] = kind
         entry = journal.recall(location)
         if entry is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, overload
 
@@ -37,7 +37,8 @@ class StepContext:
     """The first argument of a body whose first parameter has this annotation.
 
     `idempotency_key` is the same for every attempt at this step of this run, also after a rewind, and for nothing else.
-    The body may run more than once: a payment provider that gets the key, and still knows it, acts once.
+    The body may run more than once: a payment provider that gets the key, and still knows it, acts once. `headers` are
+    those that the run was started with.
 
     A long step saves its position with `checkpoint` or `heartbeat`, and finds it in `state` when it runs again: after a
     crash, a failed attempt, or `yield_`. Every method may be called from any thread.
@@ -52,6 +53,7 @@ class StepContext:
     _link: Link | None = field(default=None, repr=False, compare=False)
     _emit: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
     _writer: StreamWriter | None = field(default=None, repr=False, compare=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     # --- progress ---
 

@@ -36,6 +36,8 @@ class StepOptions:
     emits: str | None = None
     budget: Budget | None = None
     transaction: bool = False
+    unique: bool = False
+    fingerprint: bool = True
 
     def __post_init__(self) -> None:
         if self.durability not in _DURABILITIES:

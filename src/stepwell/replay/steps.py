@@ -19,6 +19,7 @@ from stepwell.model.locations import check_name
 from stepwell.model.outbox import check_event_name
 from stepwell.model.retries import Retry
 from stepwell.replay.budgets import Budget, budget_of
+from stepwell.replay.deprecations import warn_of_repeat
 from stepwell.replay.event_loop import TurnLoop
 from stepwell.replay.isolation import Isolated, Isolation, Size, isolated
 from stepwell.replay.parameters import check_compensation, count_needed_roughly, takes
@@ -61,6 +62,8 @@ class Step(Generic[P, R]):
 
     def __init__(self, fn: Callable[..., Any], options: StepOptions) -> None:
         functools.update_wrapper(self, fn, updated=())
+        if options.repeat:
+            warn_of_repeat()
         self.fn = isolated(fn, options.isolate, options.memory_max, options.env)
         self.options_ = options
         self.signature: Signature = hints_of(fn)
@@ -135,6 +138,8 @@ class Step(Generic[P, R]):
         emits: str | None = None,
         budget: Duration | Budget | None = None,
         transaction: bool | None = None,
+        unique: bool | None = None,
+        fingerprint: bool | None = None,
     ) -> Step[P, R]:
         """The same step with other options for one call."""
         changes: dict[str, Any] = {
@@ -151,6 +156,8 @@ class Step(Generic[P, R]):
             "emits": emits,
             "budget": budget_of(budget),
             "transaction": transaction,
+            "unique": unique,
+            "fingerprint": fingerprint,
         }
         return Step(self.fn, replace(self.options_, **{k: v for k, v in changes.items() if v is not None}))
 
@@ -247,6 +254,8 @@ def step(
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
+    unique: bool = False,
+    fingerprint: bool = True,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -267,6 +276,8 @@ def step(
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
+    unique: bool = False,
+    fingerprint: bool = True,
     raises: Iterable[type[Exception]] = (),
 ) -> Step[P, R]: ...
 @overload
@@ -285,6 +296,8 @@ def step(
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
+    unique: bool = False,
+    fingerprint: bool = True,
     raises: Iterable[type[Exception]] = (),
 ) -> StepDecorator: ...
 def step(
@@ -304,6 +317,8 @@ def step(
     emits: str | None = None,
     budget: Duration | Budget | None = None,
     transaction: bool = False,
+    unique: bool = False,
+    fingerprint: bool = True,
     raises: Iterable[type[Exception]] = (),
 ) -> Any:
     """Make a function a step: `@step`, `@step(retry=...)`, or `step(fn, retry=...)` for a single use.
@@ -317,7 +332,7 @@ def step(
         it takes.
     `durability`: "deferred" lets the next step begin before this result is stored. A crash may then repeat this step
         and the steps after it.
-    `repeat`: the step may be used several times in one scope; the uses are numbered.
+    `repeat`: deprecated, and without effect: the uses of a step in one scope are numbered.
     `at_most_once`: the beginning is recorded before the body runs, and stepwell never runs the body again by itself. If
         the worker dies in it, the step fails with `OutcomeUnknown`. An operator's `retry`, `redrive` or `rewind` runs
         it again.
@@ -328,6 +343,9 @@ def step(
     `budget`: what a long step may use in one turn before `StepContext.should_yield()` is true.
     `transaction`: the first argument is a `Transaction` of the database: the rows that the body writes and its result
         commit together.
+    `unique`: the step may be used once in a scope. Otherwise its uses are numbered: `charge`, `charge#2`, …
+    `fingerprint`: numbered uses record a fingerprint of their arguments, and a replay that passes other arguments stops
+        the run. False, if the arguments may differ from one replay to the next.
     `raises`: the exception types that a workflow may catch with an `except` clause of their own.
     """
     decorator = StepDecorator(
@@ -345,6 +363,8 @@ def step(
             "emits": emits,
             "budget": budget,
             "transaction": transaction,
+            "unique": unique,
+            "fingerprint": fingerprint,
             "raises": raises,
         }
     )

@@ -12,13 +12,15 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, overl
 from stepwell.clock import Duration
 from stepwell.ids import EventId, RunId
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.events import Deliver
+from stepwell.model.messages import IfMissing
 from stepwell.model.schedules import Scheduled
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
 from stepwell.replay.context import SILENT, Compensations, Context, Previous
 from stepwell.replay.operations import Outcome
 from stepwell.replay.plain_code import PlainCode, asked_for, plain_branch, plain_branches
-from stepwell.replay.primitives.child import ChildOptions, OnParentClose, StartOptions
+from stepwell.replay.primitives.child import ChildOptions, OnParentClose, RunOptions, SpawnOptions, StartOptions
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.observe import Absent, Observed
@@ -29,7 +31,7 @@ from stepwell.replay.primitives.sleep import Slept
 from stepwell.replay.primitives.step import Tried
 from stepwell.replay.primitives.stream import Stream
 from stepwell.replay.primitives.wait_any import Arrived, Awaited
-from stepwell.replay.signals import Signal
+from stepwell.replay.signals import Request, Signal
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step
 from stepwell.replay.workflows import Workflow
@@ -101,6 +103,14 @@ class SyncContext:
     def started_at(self) -> datetime:
         """When this run began: the `started_at` that its successor sees in `previous`."""
         return self._inner.started_at
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that this run was started with: `engine.start(flow, input, headers={"user": "ann"})`.
+
+        Runs that this run starts, and runs that continue it, get them, too.
+        """
+        return self._inner.headers
 
     def now(self) -> datetime:
         """When the last result reached this scope, by the store's clock: the same on every replay."""
@@ -522,23 +532,30 @@ class SyncContext:
     def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Out: ...
     @overload
     def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> Out: ...
+    @overload
+    def child(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> Any: ...
     def child(
         self,
-        workflow: Workflow[Any, Any],
+        workflow: Workflow[Any, Any] | str,
         input: Any = None,
         *,
         name: str | None = None,
         repeat: bool = False,
-        **options: Unpack[StartOptions],
+        fingerprint: bool = True,
+        **options: Unpack[SpawnOptions],
     ) -> Any:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
         Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
         active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
+
+        The workflow may be given by name, as in `engine.start`; its result is plain JSON then. `key`, `delay`,
+        `priority`, `tags`, `attributes`, `title`, `deadline` and `max_suspend` are those of `engine.start`. Without
+        `version`, the newest one that this worker knows is started.
         """
         return self._code.ask(
             asked_for("child", name or workflow),
-            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, **options),
+            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, **options),
         )
 
     @overload
@@ -547,19 +564,24 @@ class SyncContext:
     def child_outcome(
         self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]
     ) -> Outcome[Out]: ...
+    @overload
+    def child_outcome(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> Outcome[Any]: ...
     def child_outcome(
         self,
-        workflow: Workflow[Any, Any],
+        workflow: Workflow[Any, Any] | str,
         input: Any = None,
         *,
         name: str | None = None,
         repeat: bool = False,
-        **options: Unpack[StartOptions],
+        fingerprint: bool = True,
+        **options: Unpack[SpawnOptions],
     ) -> Outcome[Any]:
         """Start a child and wait for how it ended; its failure is a value instead of an exception."""
         return self._code.ask(
             asked_for("child", name or workflow),
-            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, **options).outcome(),
+            lambda: self._inner.child(
+                workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, **options
+            ).outcome(),
         )
 
     def children(
@@ -583,23 +605,182 @@ class SyncContext:
     def spawn(self, workflow: Workflow[None, Any], **options: Unpack[ChildOptions]) -> RunId: ...
     @overload
     def spawn(self, workflow: Workflow[In, Any], input: In, **options: Unpack[ChildOptions]) -> RunId: ...
+    @overload
+    def spawn(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> RunId: ...
     def spawn(
         self,
-        workflow: Workflow[Any, Any],
+        workflow: Workflow[Any, Any] | str,
         input: Any = None,
         *,
         name: str | None = None,
         repeat: bool = False,
-        **options: Unpack[StartOptions],
+        fingerprint: bool = True,
+        **options: Unpack[SpawnOptions],
     ) -> RunId:
-        """Start a run without waiting for it; returns its id. By default it continues however this run ends.
+        """Start a child without waiting for it; returns its id. By default it continues however this run ends.
 
         With `on_parent_close="cancel"` it is cancelled (with compensation) when this run is cancelled, begins to fail,
-        or ends in any other way, also by completing or continuing as new.
+        or ends in any other way, also by completing or continuing as new. The other options are those of `child`.
         """
         return self._code.ask(
             asked_for("spawn", name or workflow),
-            lambda: self._inner.spawn(workflow, input, name=name, repeat=repeat, **options),
+            lambda: self._inner.spawn(workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, **options),
+        )
+
+    @overload
+    def start(self, workflow: Workflow[None, Any], **options: Unpack[RunOptions]) -> RunId: ...
+    @overload
+    def start(self, workflow: Workflow[In, Any], input: In, **options: Unpack[RunOptions]) -> RunId: ...
+    @overload
+    def start(self, workflow: str, input: Any = None, **options: Unpack[RunOptions]) -> RunId: ...
+    def start(
+        self,
+        workflow: Workflow[Any, Any] | str,
+        input: Any = None,
+        *,
+        name: str | None = None,
+        repeat: bool = False,
+        fingerprint: bool = True,
+        **options: Unpack[StartOptions],
+    ) -> RunId:
+        """Start a run that is not a child: nothing that happens to this run reaches it. Returns its id.
+
+        It is created with the commit that records it. If another run has its `key`, it fails at once. The options are
+        those of `child`; `done(run_id)` waits for it.
+        """
+        return self._code.ask(
+            asked_for("start", name or workflow),
+            lambda: self._inner.start(workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, **options),
+        )
+
+    @overload
+    def signal(
+        self,
+        target: str,
+        signal: Signal[T],
+        payload: T,
+        /,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "hold",
+        name: str | None = None,
+    ) -> None: ...
+    @overload
+    def signal(
+        self,
+        target: str,
+        signal: str,
+        payload: Any = None,
+        /,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "hold",
+        name: str | None = None,
+    ) -> None: ...
+    def signal(
+        self,
+        target: str,
+        signal: str | Signal[Any],
+        payload: Any = None,
+        /,
+        *,
+        dedup_key: str | None = None,
+        if_missing: IfMissing = "hold",
+        name: str | None = None,
+    ) -> None:
+        """Send a signal to another run (by id or key): `ctx.signal(order.id, "paid", receipt)`.
+
+        It is sent with the commit that records it, once, and this returns before it is delivered. What one run sends
+        arrives in its order. Without an active run, the signal is held for the next run of that key, or dropped
+        (`if_missing="drop"`). What cannot be delivered, such as a signal to the id of an ended run, becomes a dead
+        letter (`engine.outbox.list_dead`). Its name on the path is `name`; by default the name of the signal.
+        """
+        self._code.ask(
+            asked_for("signal", name or target),
+            lambda: self._inner.signal(target, signal, payload, dedup_key=dedup_key, if_missing=if_missing, name=name),
+        )
+
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Request[T, R],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> R: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: Signal[T],
+        payload: T,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Any: ...
+    @overload
+    def ask(
+        self,
+        target: str,
+        request: str,
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Any: ...
+    def ask(
+        self,
+        target: str,
+        request: str | Signal[Any],
+        payload: Any = None,
+        /,
+        *,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Ask another run (by id or key), and wait for its answer: `price = ctx.ask("prices", quote, item)`.
+
+        Raises `AskRefused` if the run refuses, `Unanswered` if there is no such run or it ends without a reply, and
+        `WaitTimeout` at the deadline; the run may still read the question then. While the other run is paused, this
+        waits. A child of stepwell's own (`stepwell.ask`) waits for the answer, and is cancelled with this run.
+        """
+        return self._code.ask(
+            asked_for("ask", name or target),
+            lambda: self._inner.ask(target, request, payload, timeout=timeout, name=name),
+        )
+
+    def cancel(self, target: str, reason: str = "", *, compensate: bool = True, name: str | None = None) -> None:
+        """Cancel another run (by id or key), as `engine.cancel` does, with the commit that records this.
+
+        This returns before the other run is cancelled. If that run has ended, nothing happens; if there never was one,
+        the cancel becomes a dead letter.
+        """
+        self._code.ask(
+            asked_for("cancel", name or target),
+            lambda: self._inner.cancel(target, reason, compensate=compensate, name=name),
+        )
+
+    def publish(
+        self,
+        topic: str | Event | type[Event],
+        payload: Any = None,
+        *,
+        deliver: Deliver = "all",
+        retain: Duration | bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Publish an event to the runs that wait for it, as `engine.publish` does, with the commit that records this.
+
+        This returns before the event is published. `emit` is for sinks, `publish` for topics.
+        """
+        self._code.ask(
+            asked_for("publish", name or topic),
+            lambda: self._inner.publish(topic, payload, deliver=deliver, retain=retain, name=name),
         )
 
     @overload

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.clock import Instant
 from stepwell.codec.base import Codec, Place, Row
+from stepwell.codec.carried import decode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import ReplayError
 from stepwell.model.failures import sound
+from stepwell.model.headers import Headers
 from stepwell.model.locations import Location, is_below
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus, WaitKind
@@ -38,6 +40,7 @@ from stepwell.replay.waits import Arrival, Waits
 
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
+    from stepwell.replay.registry import Registry
 
 _UNDOING = RunStatus.COMPENSATING
 
@@ -48,12 +51,14 @@ class Turn:
     # Slots, because this class has more attributes than instances can share a key table for: with a dictionary of its
     # own for each of a thousand runs, they would evict each other from the processor's caches.
     __slots__ = (
+        "_headers",
         "_root",
         "bodies",
         "closed_streams",
         "code",
         "codec",
         "context",
+        "has_unique_names",
         "is_closed",
         "is_diverged_early",
         "journal",
@@ -64,6 +69,7 @@ class Turn:
         "order",
         "owed",
         "problem",
+        "registry",
         "run",
         "threads",
         "unawaited",
@@ -84,6 +90,8 @@ class Turn:
         self.codec = codec
         self.context = context  # makes the `Context` of a scope
         self.code: Callable[..., Any] | None = None  # the workflow's function, if this turn runs it
+        self.has_unique_names = False  # the workflow rejects a name that is used twice in a scope
+        self.registry: Registry | None = None  # the workflows that this worker knows
         self.now = Instant(0)
         self.loop = loop = TurnLoop()  # type: ignore[abstract]
         self.bodies = Bodies(loop)
@@ -99,6 +107,7 @@ class Turn:
         self.problem: ReplayError | None = None
         self.is_diverged_early = False  # the problem occurred before the code had passed every recorded result
         self.is_closed = False  # the code is torn down, which is not its outcome
+        self._headers: Headers | None = None
         self._root: asyncio.Task[Any] | None = None
 
     # --- driving ---
@@ -258,6 +267,14 @@ class Turn:
         return self._root.result()
 
     # --- for primitives ---
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the run."""
+        if self._headers is None:
+            run = self.run
+            self._headers = decode_headers(self.codec, run.headers, workflow=run.workflow, run_id=run.run_id)
+        return self._headers
 
     def place(self, location: Location, what: str, *, field: str = "value") -> Place:
         """The place of a value of this run: in words, and as the row and field that store it."""

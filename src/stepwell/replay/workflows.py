@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, get_args, overload
 
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import InvalidOptionError
@@ -25,6 +25,7 @@ Out = TypeVar("Out", covariant=True)
 Given = TypeVar("Given", covariant=True)
 
 ANY_MAIL: Final = MailboxRules()
+OperationNames = Literal["numbered", "unique"]
 
 
 class Workflow(Generic[In, Out]):
@@ -37,12 +38,16 @@ class Workflow(Generic[In, Out]):
         version: int,
         mailbox: MailboxRules = ANY_MAIL,
         schedules: Iterable[Schedule] = (),
+        names: OperationNames = "numbered",
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
         self.name = check_name(name, what="workflow name")
         self.version = version
         self.mailbox = mailbox
+        if names not in get_args(OperationNames):
+            raise InvalidOptionError(f"names of workflow {name!r} is {names!r}", fix='use "numbered" or "unique"')
+        self.has_unique_names = names == "unique"
         self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which runs on a lockstep thread
         if "@" in name or version < 1:
             raise InvalidOptionError(
@@ -139,11 +144,13 @@ class WorkflowDecorator:
         version: int,
         mailbox: MailboxRules = ANY_MAIL,
         schedules: tuple[Schedule, ...] = (),
+        names: OperationNames = "numbered",
     ) -> None:
         self._name = name
         self._version = version
         self._mailbox = mailbox
         self._schedules = schedules
+        self._names: OperationNames = names
 
     @overload
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[None, Out]: ...
@@ -154,7 +161,9 @@ class WorkflowDecorator:
     @overload
     def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> DefinedWorkflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
-        return DefinedWorkflow(fn, self._name or fn.__name__, self._version, self._mailbox, self._schedules)
+        return DefinedWorkflow(
+            fn, self._name or fn.__name__, self._version, self._mailbox, self._schedules, self._names
+        )
 
 
 @overload
@@ -173,6 +182,7 @@ def workflow(
     unread: Unread = "dead_letter",
     signals: Iterable[str | Signal[Any]] | None = None,
     schedule: Schedule | Iterable[Schedule] = (),
+    names: OperationNames = "numbered",
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -183,6 +193,7 @@ def workflow(
     unread: Unread = "dead_letter",
     signals: Iterable[str | Signal[Any]] | None = None,
     schedule: Schedule | Iterable[Schedule] = (),
+    names: OperationNames = "numbered",
 ) -> Any:
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
@@ -198,9 +209,10 @@ def workflow(
     `schedule`: when to start it, such as `cron("0 6 * * 1-5", tz="Europe/Berlin")`, `every("5m")` or `at(...)`; several
         in a list, each with a name. A worker that starts creates and changes them, and pauses those that the code does
         not have any more (docs/schedules.md).
+    `names`: "numbered" numbers a name that is used again in its scope: `charge`, `charge#2`. "unique" rejects it.
 
     Raises `InvalidOptionError` if the function does not take a context as its first parameter.
     """
     schedules = (schedule,) if isinstance(schedule, Schedule) else tuple(schedule)
-    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals), schedules)
+    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals), schedules, names)
     return decorator if fn is None else decorator(fn)

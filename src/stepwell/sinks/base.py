@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -35,6 +35,7 @@ class EmittedEvent:
     at: datetime  # when it was emitted
     sent_at: datetime  # when this attempt began
     attempt: int  # 1 for the first
+    headers: Mapping[str, str] = field(default_factory=dict)  # of the run
 
 
 class Sink(Protocol):

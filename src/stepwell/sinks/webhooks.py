@@ -18,6 +18,7 @@ import msgspec
 
 from stepwell.clock import SECOND, Clock, Duration, SystemClock, span, to_instant
 from stepwell.errors import InvalidOptionError, RetryAfter, SinkError
+from stepwell.model.headers import TRACE_CONTEXT
 from stepwell.model.retries import Retry
 from stepwell.sinks.addresses import resolve
 from stepwell.sinks.base import SINK_RETRY, EmittedEvent, check_sink
@@ -28,6 +29,8 @@ _LATER: Final = (429, 503)
 _PIECE: Final = 65_536
 _LATE: Final = "the receiver did not answer in time"
 _CLOCK: Clock = SystemClock()
+_TOKEN: Final = re.compile(r"[A-Za-z0-9-]+")
+_OWN: Final = frozenset({"content-type", "content-length", "host", "user-agent", "connection", "transfer-encoding"})
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -41,6 +44,8 @@ class Webhook:
     attempt, up to the last line of the answer's headers, however slowly they arrive. It connects only over TLS and only
     to public addresses, unless `allow_http` and `allow_private` permit more. With two secrets, during a rotation, it
     signs twice. Its name in the store is `name`; by default it is made from the host.
+
+    It passes on the trace context of the run that emitted the event, and those of its headers that `headers` names.
     """
 
     url: str = field(repr=False)
@@ -51,6 +56,7 @@ class Webhook:
     timeout: Duration
     allow_http: bool
     allow_private: bool
+    headers: tuple[str, ...]
     _parts: SplitResult = field(repr=False, compare=False)
 
     def __init__(
@@ -64,6 +70,7 @@ class Webhook:
         timeout: Duration = "10s",
         allow_http: bool = False,
         allow_private: bool = False,
+        headers: Iterable[str] = (),
     ) -> None:
         parts = _check_url(url, allow_http)
         known = name if name is not None else f"webhook {parts.hostname}"
@@ -78,6 +85,7 @@ class Webhook:
             "timeout": timeout,
             "allow_http": allow_http,
             "allow_private": allow_private,
+            "headers": _check_headers(headers, known),
             "_parts": parts,
         }
         for attribute, value in values.items():
@@ -93,6 +101,7 @@ class Webhook:
             ID: event.id,
             TIMESTAMP: str(timestamp),
             SIGNATURE: sign(keys_of(self.secret), event.id, timestamp, body),
+            **{name: event.headers[name] for name in (*TRACE_CONTEXT, *self.headers) if name in event.headers},
         }
         connection = self._connection(_CLOCK.monotonic() + span(self.timeout) / SECOND)
         try:
@@ -119,6 +128,19 @@ class Webhook:
             raise RetryAfter(min(int(after[:9]), RETRY_AFTER_SECONDS_MAX))
         why = "redirects are not followed" if 300 <= status <= 399 else "only 200 to 299 is a success"
         raise SinkError(f"the receiver answered {status}", where=self.name, why=why)
+
+
+def _check_headers(names: Iterable[str], sink: str) -> tuple[str, ...]:
+    found = (names,) if isinstance(names, str) else tuple(names)
+    for name in found:
+        if not _TOKEN.fullmatch(name) or name.lower() in _OWN:
+            raise InvalidOptionError(
+                f"sink {sink!r} cannot send a header {name!r}",
+                where=sink,
+                why="an HTTP header has letters, digits and hyphens, and some are the sink's own",
+                fix='name headers of the run, such as headers=["tenant"]',
+            )
+    return found
 
 
 def message_of(event: EmittedEvent) -> bytes:

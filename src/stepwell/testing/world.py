@@ -15,12 +15,14 @@ from stepwell.codec.envelopes import read_plainly
 from stepwell.codec.json_codec import JsonCodec
 from stepwell.config import WorkerSettings
 from stepwell.engine.records import RecordKind
+from stepwell.engine.system_runs import SYSTEM_DEFINITIONS
 from stepwell.engine.triggers import Trigger
 from stepwell.errors import LeaseLostError
 from stepwell.ids import RunId
 from stepwell.model.commits import Applied, Commit, Pause, Verdict
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import format_path
+from stepwell.model.messages import TO_RUNS
 from stepwell.model.outbox import Emit
 from stepwell.model.runs import Run
 from stepwell.model.states import RunStatus, WaitKind
@@ -298,7 +300,7 @@ class World:
         """Whether a run makes progress: it executes, waits for a retry, or waits for a worker."""
         active = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
         now = self.store.now()
-        served = set(self._workflows) if self.alive() else set()
+        served = {*self._workflows, *SYSTEM_DEFINITIONS} if self.alive() else set()
         return any(
             run.owner is not None
             or (run.wake_at is not None and run.wake_at <= now and run.definition in served)
@@ -314,14 +316,16 @@ class World:
         """Whether anything can still happen: a run executes or will be due, or a sink has events to send."""
         if any(node.engine.active for node in self.alive()):
             return True
-        upcoming = self.ask(self.store.views.upcoming_work(tuple(self._workflows)))
+        upcoming = self.ask(self.store.views.upcoming_work((*self._workflows, *SYSTEM_DEFINITIONS)))
         if upcoming.next_wake is not None and self.alive():
             return True
         owned = self.ask(self.store.views.list_runs(RunFilter(statuses=_MOVING), limit=10_000))
         if any(run.owner is not None for run in owned):
             return True
-        sinks = [sink.name for sink in self.options.sinks]
-        return any(self.ask(self.store.outbox.next_due(name)) is not None for name in sinks)
+        sinks = {TO_RUNS, *(sink.name for sink in self.options.sinks)}
+        # Also events that a dead worker has taken: another one gives them back.
+        owed = self.ask(self.store.outbox.list_owed(is_dead=False, limit=1_000))
+        return any(event.sink in sinks for event in owed)
 
     def next_due(self) -> Instant | None:
         """When the first waiting run or schedule is due."""

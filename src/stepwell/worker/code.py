@@ -45,6 +45,7 @@ class Code:
             self.turn = begin_rollback(self.workflow, run, self._journal, self.inbox, codec, now, threads)
         else:
             self.turn = begin_forward(self.workflow, run, self._journal, self.inbox, codec, threads)
+        self.turn.registry = resources.registry
 
     def begin_rollback(self, run: Run) -> None:
         """Begin the rollback, with the messages that the forward code left, and with later ones."""

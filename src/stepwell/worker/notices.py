@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stepwell.clock import Instant, Span
+from stepwell.codec.base import Codec
+from stepwell.codec.carried import decode_headers
+from stepwell.errors import StepwellError
 from stepwell.model.commits import End, Move, Park
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus
+from stepwell.model.tags import TRACE_TAG
 from stepwell.model.waits import Wait
 from stepwell.worker.observers import Observers, outcome_of, woken_at
 from stepwell.worker.run_logs import RunLog
@@ -22,11 +26,13 @@ class Notices:
         run_log: RunLog | None,
         on_over: Callable[[Run], None] | None,
         now: Callable[[], Instant],
+        codec: Codec,
     ) -> None:
         self._observers = observers
         self._run_log = run_log
         self._on_over = on_over
         self._now = now
+        self._codec = codec
         self.wants_claims = observers is not None or run_log is not None
 
     def claimed(self, run: Run, waits: Sequence[Wait], inbox: Inbox) -> None:
@@ -35,10 +41,21 @@ class Notices:
         if self._run_log is not None and is_fresh:
             self._run_log.started(run)
         if self._observers is not None:
-            self._observers.began(run, is_fresh=is_fresh)
+            self._observers.began(self._traced(run), is_fresh=is_fresh)
             woken = None if is_fresh else woken_at(waits, inbox, self._now())
             if woken is not None:
                 self.woken(run, woken)
+
+    def _traced(self, run: Run) -> Run:
+        """The run, with the context of its trace as a tag: observers read tags, which need no codec."""
+        if run.headers is None or any(name == TRACE_TAG for name, _ in run.tags):
+            return run
+        try:
+            headers = decode_headers(self._codec, run.headers, workflow=run.workflow, run_id=run.run_id)
+        except StepwellError:
+            return run  # its code will report it
+        trace = headers.get(TRACE_TAG)
+        return run if trace is None else run._replace(tags=(*run.tags, (TRACE_TAG, trace)))
 
     def woken(self, run: Run, due: Instant) -> None:
         """A run continues now, and could have done so since `due`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from stepwell.clock import SECOND, Span, span, to_datetime, to_timedelta
 from stepwell.codec.base import Codec, Place, event_row
+from stepwell.codec.carried import decode_headers
 from stepwell.environment import wait_set
 from stepwell.errors import Fatal, StepwellError
 from stepwell.model.failures import record_failure
@@ -195,6 +196,7 @@ class Relay:
             at=to_datetime(owed.at),
             sent_at=to_datetime(self._store.now()),
             attempt=owed.attempts + 1,
+            headers=decode_headers(self._resources.codec, owed.headers, workflow=owed.workflow, run_id=owed.run_id),
         )
 
     async def close(self) -> None:
@@ -230,7 +232,7 @@ class Relays:
     """The relays of a worker, one for each sink."""
 
     def __init__(self, resources: Resources, rounds: Rounds) -> None:
-        self._relays = [Relay(resources, rounds, sink) for sink in resources.routes]
+        self._relays = [Relay(resources, rounds, sink) for sink in resources.routes.all]
 
     def __iter__(self) -> Iterator[Relay]:
         return iter(self._relays)

@@ -50,7 +50,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         self.now = self.store.now
-        self.notices = Notices(self.observers, self.run_log, self.on_over, self.now)
+        self.notices = Notices(self.observers, self.run_log, self.on_over, self.now, self.codec)
         self.requests = ClaimRequests(self.wake)
         self.lease = self.new_lease()
 

@@ -45,7 +45,7 @@ def hold(tx: Transaction, run_id: str, seconds: float) -> int:
     return 0
 
 
-@step(repeat=True)
+@step
 async def hear(info: StepContext, given: str) -> str:
     with noted(info, given) as value:
         return value

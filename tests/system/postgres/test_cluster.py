@@ -100,26 +100,26 @@ async def test_the_runs_of_a_killed_worker_are_taken_over_within_its_lease_and_t
     hands = await asyncio.gather(*(crew.hire(name, lease=LEASE_SECONDS) for name in ("first", "second")))
     async with client(crew) as (engine, _), lag() as lost:
         handle = await engine.start(saga, Job(3, slow=1.0))
-        killed = await begun(crew, "book#1")
+        killed = await begun(crew, "book#2")
         first, second = owner_first(hands, killed)
 
         first.kill()
         killed_at = time.monotonic()
-        again = await begun(crew, "book#1", by=second.pid)
+        again = await begun(crew, "book#2", by=second.pid)
         result = await handle.result(timeout=SECONDS_MAX)
         late = lost()
 
     assert again.began - killed_at < TAKEOVER_SECONDS_MAX + late
     assert (again.key, again.attempt, again.given) == (killed.key, killed.attempt, killed.given)
     assert result[1] == again.value
-    assert Counter(each.path for each in executions(crew)) == {"book#0": 1, "book#1": 2, "book#2": 1}
+    assert Counter(each.path for each in executions(crew)) == {"book": 1, "book#2": 2, "book#3": 1}
 
 
 async def test_a_worker_of_the_same_name_is_somebody_new_and_does_not_renew_the_old_lease(crew: Crew) -> None:
     first = await crew.hire("alpha", lease=LEASE_SECONDS)
     async with client(crew) as (engine, store):
         handle = await engine.start(saga, Job(2, slow=0.5))
-        await begun(crew, "book#0", by=first.pid)
+        await begun(crew, "book", by=first.pid)
         first.kill()
         [old] = await store.views.list_workers()
         second = await crew.hire("alpha", lease=LEASE_SECONDS)
@@ -147,7 +147,7 @@ async def test_a_worker_that_was_stopped_past_its_lease_commits_nothing_and_star
     async with client(crew) as (engine, _):
         handles = [await engine.start(saga, Job(2, slow=1.5)) for _ in range(4)]
         handles += [await engine.start(naps, Job(2)), await engine.start(chain, Job(5, slow=0.3))]
-        first, second = owner_first(hands, await begun(crew, "book#1"))
+        first, second = owner_first(hands, await begun(crew, "book#2"))
 
         first.send(signal.SIGSTOP)
         broken_off = [
@@ -189,14 +189,14 @@ async def test_a_worker_that_was_stopped_inside_a_transaction_keeps_nobody_from_
     async with client(crew) as (engine, store), lag() as lost:
         handles = [await engine.start(saga, Job(1, slow=10.0)) for _ in range(2)]
         for handle in handles:
-            await begun(crew, "book#0", run=handle.run_id)
+            await begun(crew, "book", run=handle.run_id)
         held = await engine.start(holding, Job(slow=5.0))
         await until(lambda: bool(crew.lines("holding")))
         second = await crew.hire("second", lease=LEASE_SECONDS)
 
         first.send(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        taken = [await begun(crew, "book#0", run=handle.run_id, by=second.pid) for handle in handles]
+        taken = [await begun(crew, "book", run=handle.run_id, by=second.pid) for handle in handles]
         late = lost()
         first.send(signal.SIGCONT)
         result = await held.result(timeout=SECONDS_MAX)

@@ -52,6 +52,9 @@ class Begun(NamedTuple):
     help="An attribute: a text, or with := a number, true, false or a time; may be repeated.",
 )
 @click.option("--title", metavar="TEXT", help="One line that lists show.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Carried to the runs it starts; may be repeated."
+)
 @click.option("--deadline", metavar="TIME", help="The run fails if it has not ended after this time.")
 @click.option("--max-suspend", metavar="TIME", help="The run fails if one wait takes longer than this.")
 @click.option(
@@ -66,6 +69,7 @@ def start(
     key: str | None,
     tags: tuple[str, ...],
     attributes: tuple[str, ...],
+    headers: tuple[str, ...],
     wait: bool,
     timeout: str | None,
     **options: Any,
@@ -83,6 +87,7 @@ def start(
     value = read_input(input, what="the input")
     known = _load(settings)
     options["tags"] = dict(_pair(tag) for tag in tags)
+    options["headers"] = dict(_pair(header) for header in headers)
     options["attributes"] = read_attributes(attributes)
 
     async def begin(client: Client) -> Begun:

@@ -60,6 +60,7 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_suspend: DurationText | None = None
     attributes: dict[str, str | bool | int | float | TypedAttribute] = {}
     title: Annotated[str, Meta(min_length=1, max_length=TITLE_MAX)] | None = None
+    headers: dict[str, str] = {}
 
 
 class StartedBody(msgspec.Struct):
@@ -92,6 +93,7 @@ async def start(call: Call) -> Reply:
             name: value.value if isinstance(value, TypedAttribute) else value for name, value in body.attributes.items()
         },
         "title": body.title,
+        "headers": body.headers,
         "by": call.caller.name.strip(),
     }
     key = call.headers.get("idempotency-key")

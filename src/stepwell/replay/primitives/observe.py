@@ -73,9 +73,7 @@ class Observed:
 def _look(scope: Scope, show: _Show, signals: tuple[str | Signal[Any], ...]) -> tuple[bool, list[Message[Any]]]:
     """Whether there is a signal, and the messages to return."""
     turn, takes = scope.turn, wanted(signals)
-    location, entry = scope.place(
-        f"{show} {takes.names[0] if takes.names else 'signals'}", EntryKind.OBSERVE, repeat=True
-    )
+    location, entry = scope.place(f"{show} {takes.names[0] if takes.names else 'signals'}", EntryKind.OBSERVE)
     if entry is None:
         pending = turn.mailbox.look(takes.names, scope.location)
         seen = [signal for signal in pending if fits(scope, location, signal, takes)]

@@ -19,7 +19,7 @@ from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.redaction import redact
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.operations import Operation
-from stepwell.replay.primitives.reply import Asked, check_answered, refusal
+from stepwell.replay.primitives.reply import Asked, check_answered, refusal, send_reply
 from stepwell.replay.recorded_values import decode_value, stopped
 from stepwell.replay.scopes import Scope
 from stepwell.replay.signals import SignalSelection
@@ -169,7 +169,7 @@ def fits(scope: Scope, location: Location, signal: Signal, wanted: SignalSelecti
     turn.mailbox.drop_signal(signal)
     turn.journal.refuse(signal.number, reason)
     if signal.ask_id is not None:
-        turn.journal.reply(Reply(signal.number, ReplyStatus.REFUSED, refusal(signal.name, reason)))
+        send_reply(turn, signal.ask_id, Reply(signal.number, ReplyStatus.REFUSED, refusal(signal.name, reason)))
     return False
 
 

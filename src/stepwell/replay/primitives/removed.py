@@ -38,7 +38,10 @@ def declare_removed(scope: Scope, name: str, kind: str) -> None:
         return  # an operation that has the same name
     if entry is not None and entry.kind is not words[kind]:
         raise turn.diverge(divergence.kind_changed(journal.names.text(location), entry.kind, words[kind]))
-    journal.skip_below(location)
-    journal.waits = {at: wait for at, wait in journal.waits.items() if not at.startswith(location)}
+    uses = [location, *journal.later_uses(scope.location, location)]
+    for at in uses:
+        journal.skip_below(at)
+    removed = tuple(uses)
+    journal.waits = {at: wait for at, wait in journal.waits.items() if not at.startswith(removed)}
     journal.ahead.intersection_update(journal.waits)
     journal.awaited.intersection_update(journal.waits)

@@ -10,12 +10,16 @@ from stepwell.errors import AskRefused, InvalidOptionError, ReplyOwedError, Repl
 from stepwell.model.entries import Entry
 from stepwell.model.failures import encode_failure, record_failure
 from stepwell.model.locations import Location, is_below
+from stepwell.model.messages import ANSWERED, ASKED_BY_RUN, SignalMessage, encode_message, message_name
+from stepwell.model.outbox import Emit, derived_event_id
 from stepwell.model.signals import Reply, ReplyStatus
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.headers import pack
 from stepwell.replay.operations import Operation
 from stepwell.replay.recorded_values import settle_value
 from stepwell.replay.scopes import Scope
+from stepwell.replay.signals import encode_payload
+from stepwell.replay.turn import Turn
 
 
 class Asked:
@@ -97,7 +101,7 @@ class Asked:
         if is_below(self.owes, within):
             reason = f"the code that received it at {self.path} failed or lost before it replied"
             if not is_told and self._recorded is None:
-                turn.journal.reply(Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
+                send_reply(turn, self._ask_id, Reply(self._number, ReplyStatus.REFUSED, refusal(self._name, reason)))
             turn.owed.remove(self)
             self._is_answered = True
 
@@ -148,12 +152,23 @@ class Asked:
         turn = self.scope.turn
         if entry is None:
             await turn.order.reach_end()
-            turn.journal.reply(Reply(self._number, status, encode()))
+            send_reply(turn, self._ask_id, Reply(self._number, status, encode()))
             word = "refused" if status is ReplyStatus.REFUSED else "given"
             entry = turn.journal.record(location, EntryKind.REPLY, EntryStatus.DONE, pack([word], b""), turn.now)
         else:
             await turn.order.reach(entry)
         self.scope.note_result(entry)
+
+
+def send_reply(turn: Turn, ask_id: str, reply: Reply) -> None:
+    """Reply with the next commit. If a run has asked, its commit wakes it, too."""
+    turn.journal.reply(reply)
+    asking = ask_id.removeprefix(ASKED_BY_RUN)
+    if asking != ask_id:
+        stored = encode_payload(turn.codec, ANSWERED, None, target=asking)
+        message = SignalMessage(asking, ANSWERED, stored, if_missing="drop")
+        event_id = derived_event_id(turn.run.run_id, f"~answer {ask_id}")
+        turn.journal.emit(Emit(event_id, message_name(message), "", encode_message(message), turn.now))
 
 
 def reply_row(ask_id: str, name: str) -> Row:

@@ -328,7 +328,9 @@ def _recorder(
         place = turn.place(location, "the result")
         stored, decoded = turn.codec.settle(value, step.signature.returns, place=place)
         seq = turn.journal.last_seq + 1
-        return Entry(seq, location, kind, EntryStatus.DONE, stored, at, at - first_at, number, undo), decoded
+        fingerprint = turn.journal.fingerprints.get(location)
+        took = at - first_at
+        return Entry(seq, location, kind, EntryStatus.DONE, stored, at, took, number, undo, fingerprint), decoded
 
     return record
 

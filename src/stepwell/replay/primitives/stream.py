@@ -44,7 +44,7 @@ class Stream:
 
     def _operation(self, place: str, kind: ChunkKind, value: Any) -> Operation[None]:
         scope, name = self._scope, self._name
-        location, entry = scope.place(place, EntryKind.STREAM, repeat=kind is ChunkKind.DATA)
+        location, entry = scope.place(place, EntryKind.STREAM)
         return Operation(scope.turn, location, lambda: run_append(scope, location, entry, name, kind, value))
 
 

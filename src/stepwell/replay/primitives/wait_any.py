@@ -18,7 +18,7 @@ from stepwell.model.signals import Signal as StoredSignal
 from stepwell.model.states import EntryKind, EntryStatus, WaitKind
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.operations import ChildOperation
-from stepwell.replay.primitives.child import await_spawned, find_spawned, read_outcome, write_outcome
+from stepwell.replay.primitives.child import await_run, find_spawned, read_outcome, write_outcome
 from stepwell.replay.primitives.receive import fits, read_messages, write_messages
 from stepwell.replay.primitives.reply import check_answered
 from stepwell.replay.primitives.topic import EventAwaited, await_event, read_event, write_event
@@ -45,7 +45,7 @@ class TimeAwaited:
 
 @dataclass(frozen=True, slots=True)
 class ChildAwaited:
-    """The end of a child, or of a run that was spawned."""
+    """The end of a child, or of any run."""
 
     child: ChildOperation[Any] | RunId
 
@@ -69,16 +69,16 @@ def timer(duration: Duration) -> TimeAwaited:
     return TimeAwaited(span(duration, what="timer"))
 
 
-def done(child: ChildOperation[Any] | RunId) -> ChildAwaited:
+def done(child: ChildOperation[Any] | str) -> ChildAwaited:
     """For `ctx.wait_any`: the end of a child, however it ends. The wait starts the child. If something else comes
-    first, the child continues, and the same operation can be awaited later. With an id that `ctx.spawn` returned: the
-    end of that run.
+    first, the child continues, and the same operation can be awaited later. With the id of a run: the end of that run,
+    whoever started it, and of the runs that continue it.
     """
     if not isinstance(child, ChildOperation | str):
         raise InvalidOptionError(
-            f"{child!r} is not a child", fix="write done(ctx.child(...)), without await, or done(id) of a spawned run"
+            f"{child!r} is not a child", fix="write done(ctx.child(...)), without await, or done(run_id)"
         )
-    return ChildAwaited(child)
+    return ChildAwaited(child if isinstance(child, ChildOperation) else RunId(child))
 
 
 class Arrived(NamedTuple):
@@ -196,7 +196,7 @@ async def _wait(scope: Scope, location: Location, label: str, awaited: Awaited) 
         case EventAwaited():
             return await await_event(scope, at, awaited, None)
         case ChildAwaited(child):
-            return await (child.ended() if isinstance(child, ChildOperation) else await_spawned(scope, child))
+            return await (child.ended() if isinstance(child, ChildOperation) else await_run(scope, at, child))
         case _:
             assert_never(awaited)
 

@@ -36,8 +36,9 @@ class SignalStore(Protocol):
         """Deliver a signal to the active run of `run.key`, or create that run with the signal in its mailbox.
 
         One transaction: of any number of concurrent callers, one creates the run, and the run gets every signal. Ended
-        runs of the key do not count; `same_input` is as with `create`. A known `signal_id` answers DUPLICATE and writes
-        nothing. Claims as `create` and `deliver` do.
+        runs of the key do not count, unless one knows the dedup key of the signal: that answers DUPLICATE with that
+        run. `same_input` is as with `create`. A known `signal_id` answers DUPLICATE and writes nothing. Claims as
+        `create` and `deliver` do.
         """
         ...
 

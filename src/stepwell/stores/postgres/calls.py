@@ -381,8 +381,8 @@ CLAIM: Transition[list[Claimed]] = claiming("claim", "jsonb", list[Claimed], Row
 APPLY: Transition[AppliedAll] = transition("apply", "jsonb jsonb jsonb jsonb jsonb", AppliedAll)
 FINISH: Transition[AppliedAll] = transition("finish", "jsonb", AppliedAll)
 ADVANCE: Call[Revisions] = reading("advance", "jsonb", Revisions)
-# Location, value and undo are sent as bytes, everything else as text.
-_ENTRY = [0, 1, 0, 0, 1, 0, 0, 0, 1]
+# Location, value, undo and fingerprint are sent as bytes, everything else as text.
+_ENTRY = [0, 1, 0, 0, 1, 0, 0, 0, 1, 1]
 ADVANCE_ONE = Statement("advance_one", [0, 0, 0, 0, *_ENTRY], _found)
 ADVANCE_KNOWN = Statement("advance_known", [0, 0, 0, *_ENTRY], _revision)
 FIND_REFUSAL: Transition[Applied | None] = transition("find_refusal", "jsonb", Applied | None)
@@ -512,6 +512,7 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
         max_suspend=new.max_suspend,
         title=new.title,
         started_by=new.started_by,
+        headers=new.headers,
         attributes=new.attributes,
     )
     return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))
@@ -534,7 +535,7 @@ def known_out(commit: Commit, run: RunNumber) -> list[Value]:
 
 
 def _entry_out(entry: Entry) -> tuple[Value, ...]:
-    seq, location, kind, status, value, at, took, attempts, undo = entry
+    seq, location, kind, status, value, at, took, attempts, undo, fingerprint = entry
     return (
         b"%d" % seq,
         location,
@@ -545,6 +546,7 @@ def _entry_out(entry: Entry) -> tuple[Value, ...]:
         b"%d" % took,
         b"%d" % attempts,
         undo,
+        fingerprint,
     )
 
 

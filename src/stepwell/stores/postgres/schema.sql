@@ -129,7 +129,8 @@ create table {t}.payloads (
     failure bytea,
     tags json not null,
     title text,
-    started_by text collate "C"
+    started_by text collate "C",
+    headers bytea
 );
 
 -- Most runs have no tags, and are not in this index.
@@ -184,6 +185,7 @@ create table {t}.entries (
     took bigint not null,
     attempts bigint not null,
     undo bytea,
+    fingerprint bytea,
     primary key (run, location)
 );
 
@@ -254,6 +256,8 @@ create table {t}.waits (
 );
 
 create index waits_topic on {t}.waits (topic, facet, armed) where topic is not null;
+-- Who waits for the end of a run that is not its child; the only name is the id of that run.
+create index waits_run on {t}.waits ((names[1])) where kind = 'run';
 create sequence {t}.armed;
 
 -- An event without a payload is only remembered, so that publishing it again does nothing. `is_taken`: it is for one

@@ -8,7 +8,7 @@ import apsw
 
 from stepwell.ids import RunId
 from stepwell.model.events import IncomingEvent
-from stepwell.model.runs import ChildOutcome, History, Inbox
+from stepwell.model.runs import AHEAD_OUTCOMES_MAX, AHEAD_WAITS_MAX, ChildOutcome, History, Inbox
 from stepwell.model.signals import Signal
 from stepwell.model.waits import Wait
 from stepwell.stores.sqlite.rows import (
@@ -63,11 +63,26 @@ def read_events(connection: apsw.Connection, run: int) -> tuple[IncomingEvent, .
 
 
 def read_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
-    """The outcomes of the ended children that the run's waits name."""
-    return tuple(map(to_outcome, rows_of(connection, "runs.list_ended_children", run_id=run_id, run=run)))
+    """The outcomes of the ended children, and of the other ended runs, that the run's waits name."""
+    children = rows_of(connection, "runs.list_ended_children", run_id=run_id, run=run)
+    others = rows_of(connection, "runs.list_ended_watched", run=run)
+    return tuple(map(to_outcome, [*children, *others]))
+
+
+def read_arrived_outcomes(connection: apsw.Connection, run: int, run_id: RunId) -> tuple[ChildOutcome, ...]:
+    """The same, and outcomes of spawned children that code may wait for next: see `Inbox.children`."""
+    found = read_outcomes(connection, run, run_id)
+    awaited = [location for (location,) in rows_of(connection, "waits.list_child_locations", run=run)]
+    if not 0 < len(awaited) <= AHEAD_WAITS_MAX:
+        return found
+    known = {outcome.location for outcome in found}
+    ahead = rows_of(connection, "runs.list_ended_ahead", run_id=run_id, location=min(awaited), limit=AHEAD_OUTCOMES_MAX)
+    return (*found, *(to_outcome(row) for row in ahead if row[0] not in known))
 
 
 def read_inbox(connection: apsw.Connection, run: int, run_id: RunId) -> Inbox:
     """What arrived for a run and is not consumed yet."""
 
-    return Inbox(read_signals(connection, run), read_outcomes(connection, run, run_id), read_events(connection, run))
+    return Inbox(
+        read_signals(connection, run), read_arrived_outcomes(connection, run, run_id), read_events(connection, run)
+    )

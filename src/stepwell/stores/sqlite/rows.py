@@ -151,8 +151,9 @@ def decode_ranges(stored: str) -> Ranges:
 
 def to_entry(row: Row) -> Entry:
     """An entry."""
-    seq, location, kind, status, value, at, took, attempts, undo = row
-    return Entry(seq, location, _KINDS[kind], _ENTRY_STATUSES[status], value, at, took, attempts, undo)
+    seq, location, kind, status, value, at, took, attempts, undo, fingerprint = row
+    status = _ENTRY_STATUSES[status]
+    return Entry(seq, location, _KINDS[kind], status, value, at, took, attempts, undo, fingerprint)
 
 
 def to_attempt(row: Row) -> Attempt:

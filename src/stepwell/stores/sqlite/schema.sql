@@ -140,7 +140,8 @@ create table stepwell_payloads (
     failure blob,
     tags text not null,
     title text,
-    started_by text
+    started_by text,
+    headers blob
 ) strict;
 
 -- Only runs that somebody has started are in this index.
@@ -188,13 +189,14 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwendq]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwendqRSCP]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,
     took integer not null,
     attempts integer not null,
     undo blob,
+    fingerprint blob,
     primary key (run, location)
 ) without rowid, strict;
 
@@ -254,7 +256,7 @@ create table stepwell_waits (
     position integer not null,
     location blob not null,
     kind text not null check (
-        kind = 'signal' or kind = 'timer' or kind = 'child' or kind = 'retry' or kind = 'topic'
+        kind = 'signal' or kind = 'timer' or kind = 'child' or kind = 'retry' or kind = 'topic' or kind = 'run'
     ),
     token integer not null,
     due_at integer,
@@ -269,6 +271,8 @@ create table stepwell_waits (
 ) without rowid, strict;
 
 create index stepwell_waits_topic on stepwell_waits (topic, facet, armed) where topic is not null;
+-- Who waits for the end of a run that is not its child; the only name is the id of that run.
+create index stepwell_waits_run on stepwell_waits (names) where kind = 'run';
 
 -- An event without a payload is only remembered, so that publishing it again does nothing. `is_taken`: it is for one
 -- run, and a run has it.
@@ -504,6 +508,7 @@ select
     p.tags,
     p.title,
     p.started_by,
+    p.headers,
     -- Ordered inside, because an aggregate with an order makes the whole file unreadable for SQLite before 3.44.
     (
         select json_group_array(json_array(a.name, a.value, a.shown))

@@ -19,7 +19,7 @@ from stepwell.worker.isolation.variables import variables_for
 
 _LOG = logging.getLogger("stepwell.step")
 _MODULE: Final = "stepwell.worker.isolation.child"
-_CONTEXT: Final = ("run_id", "workflow", "path", "attempt", "is_final_attempt", "idempotency_key")
+_CONTEXT: Final = ("run_id", "workflow", "path", "attempt", "is_final_attempt", "idempotency_key", "headers")
 
 
 async def run_isolated(body: Body, fn: Isolated) -> Succeeded | Raised:

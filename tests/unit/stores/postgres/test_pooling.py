@@ -34,12 +34,12 @@ def url(pooler: Pooler | PgBouncer, postgres_url: str) -> str:
     return pooler.url(postgres_url)
 
 
-@step(repeat=True)
+@step
 async def add(number: int) -> int:
     return number + 1
 
 
-@step(transaction=True, repeat=True)
+@step(transaction=True)
 def book(tx: Transaction, number: int) -> int:
     tx.execute("insert into booked (number) values (?)", (number,))
     return number

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from stepwell import Context, Engine, ResultTimeout, step, workflow
+from stepwell import Context, Engine, ResultTimeout, workflow
 from stepwell.codec.base import REFERENCE
 from stepwell.codec.blobs import DamagedBlobError
 from stepwell.codec.json_codec import JsonCodec
@@ -128,7 +128,7 @@ async def make(size: int) -> str:
 async def many(ctx: Context, size: int) -> str:
     last = ""
     for _ in range(50):
-        last = await ctx.step(step(make, repeat=True), size)
+        last = await ctx.step(make, size)
     return last
 
 

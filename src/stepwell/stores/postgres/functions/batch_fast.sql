@@ -31,6 +31,7 @@ begin
             nextval(v_numbers) as id, place, new->>{NewRun.run_id} as run_id, new->>{NewRun.workflow} as workflow,
             (new->>{NewRun.version})::bigint as version, {f}.unb64(new->>{NewRun.input}) as input,
             (new->{NewRun.tags})::json as tags, new->>{NewRun.title} as title, new->>{NewRun.started_by} as started_by,
+            {f}.unb64(new->>{NewRun.headers}) as headers,
             (new->>{NewRun.deadline_at})::bigint as deadline_at,
                 (new->>{NewRun.max_suspend})::bigint as max_suspend,
             (new->>{NewRun.discards})::boolean as discards
@@ -65,8 +66,8 @@ begin
         insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from planned order by id
     ),
     paid as (
-        insert into {t}.payloads (run, input, tags, title, started_by)
-        select id, input, tags, title, started_by from planned order by id
+        insert into {t}.payloads (run, input, tags, title, started_by, headers)
+        select id, input, tags, title, started_by, headers from planned order by id
     )
     select bool_and(is_claimed), string_agg('["ready",' || to_json(run_id)::text || '],', '') filter (where not is_claimed)
     into v_is_claimed, v_ready
@@ -204,6 +205,7 @@ begin
                 s.is_park or r.parent is null and not r.discards and coalesce(r.deadline_at > p_now, true)
                 and (select count(*) from {t}.receipts as got where got.run = s.id) = 0
                 and (select count(*) from {t}.cursors as cur where cur.run = s.id) = 0
+                and (select count(*) from {t}.waits as o where o.kind = 'run' and o.names[1] = s.run_id) = 0
                 and (
                     select 1 from {t}.runs as child
                     where child.parent = s.run_id and child.tied and child.ended_at is null

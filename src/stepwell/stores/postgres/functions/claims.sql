@@ -65,7 +65,7 @@ create function {f}.read_claims(p_runs bigint[]) returns table (run bigint, valu
                     else '[]'::json
                 end,
                 case
-                    when r.revision > 0 and exists (select 1 from {t}.waits as w where w.run = mine.run and w.kind = 'child')
+                    when r.revision > 0 and exists (select 1 from {t}.waits as w where w.run = mine.run and w.kind in ('child', 'run'))
                         then {f}.list_outcomes(mine.run, r.run_id)
                     else '[]'::json
                 end,

@@ -38,6 +38,40 @@ begin
     end if;
 end $$;
 
+-- Wake the runs that wait for the end of this run, or notify their workers. See `notify_parent` for the lock. Their
+-- commits lock this run in turn when they store their wait: see `replace_waits`.
+create function {f}.notify_watchers(p_now bigint, p_run_id text) returns void language plpgsql volatile as $$
+declare
+    v_run bigint;
+    v_watcher record;
+begin
+    for v_run in select distinct run from {t}.waits where kind = 'run' and names[1] = p_run_id order by run loop
+        select run_id, status, owner into v_watcher from {t}.runs where id = v_run for no key update;
+        if v_watcher.owner is not null then
+            perform {f}.hint('mail', v_watcher.run_id);
+        elsif v_watcher.status in ('waiting', 'compensating')
+            and exists (select 1 from {t}.waits where run = v_run and kind = 'run' and names[1] = p_run_id)
+        then
+            perform {f}.wake(p_now, v_run, v_watcher.run_id);
+        end if;
+    end loop;
+end $$;
+
+-- The run that continues a run now, locked against its end: the run itself if none does, or if it is not known.
+create function {f}.find_last_of_chain(p_run_id text) returns text language plpgsql volatile as $$
+declare
+    r record;
+    v_id text := p_run_id;
+begin
+    loop
+        select status, successor into r from {t}.runs where run_id = v_id for share;
+        if not found or r.status <> 'continued' then
+            return v_id;
+        end if;
+        v_id := r.successor;
+    end loop;
+end $$;
+
 -- Cancel one run. Returns whether it could still be cancelled. model/cancels.py has the same rules.
 create function {f}.cancel_one(p_now bigint, p_run bigint, p_compensate boolean, p_reason text, p_announce jsonb)
 returns boolean language plpgsql volatile as $$
@@ -81,6 +115,7 @@ begin
         delete from {t}.progress where run = p_run;
     end if;
     perform {f}.hint('ended', r.run_id);
+    perform {f}.notify_watchers(p_now, r.run_id);
     if r.parent is not null then
         perform {f}.notify_parent(p_now, r.parent, r.parent_location);
     end if;

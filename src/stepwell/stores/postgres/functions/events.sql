@@ -177,7 +177,10 @@ begin
     end if;
     insert into {t}.waits (run, position, location, kind, token, due_at, names, limit_at)
     select p_run, place - 1, {f}.unb64(w->>{Wait.location}), w->>{Wait.kind}, (w->>{Wait.token})::bigint,
-        (w->>{Wait.due_at})::bigint, {f}.texts(w->{Wait.names}), (w->>{Wait.limit_at})::bigint
+        (w->>{Wait.due_at})::bigint,
+        case when w->>{Wait.kind} = 'run' then array[{f}.find_last_of_chain(w->{Wait.names}->>0)]
+            else {f}.texts(w->{Wait.names}) end,
+        (w->>{Wait.limit_at})::bigint
     from jsonb_array_elements(p_waits) with ordinality as x (w, place)
     where w->>{Wait.kind} <> 'topic';
     if not v_has_topics then

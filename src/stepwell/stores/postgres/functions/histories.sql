@@ -11,18 +11,49 @@ create function {f}.list_signals(p_run bigint) returns json language sql stable 
     where run = p_run and payload is not null and refused is null
 $$;
 
+-- Of the children, and of other runs; a run that does not exist has failed, without a failure.
 create function {f}.list_outcomes(p_run bigint, p_run_id text) returns json language sql stable as $$
     select coalesce(
         json_agg(
-            json_build_array({f}.b64(c.parent_location), c.run_id, c.status, {f}.b64(p.output), {f}.b64(p.failure))
-            order by c.id
+            json_build_array({f}.b64(o.location), o.run_id, o.status, {f}.b64(o.output), {f}.b64(o.failure))
+            order by o.is_other, o.place
         ),
         '[]'
     )
-    from {t}.runs as c
-    join {t}.payloads as p on p.run = c.id
-    where c.parent = p_run_id and c.ended_at is not null and c.status <> 'continued'
-        and c.parent_location in (select w.location from {t}.waits as w where w.run = p_run and w.kind = 'child')
+    from (
+        select c.parent_location as location, c.run_id, c.status, p.output, p.failure, false as is_other, c.id as place
+        from {t}.runs as c
+        join {t}.payloads as p on p.run = c.id
+        where c.parent = p_run_id and c.ended_at is not null and c.status <> 'continued'
+            and c.parent_location in (select w.location from {t}.waits as w where w.run = p_run and w.kind = 'child')
+        union all
+        select w.location, w.names[1], coalesce(c.status, 'failed'), p.output, p.failure, true, w.position
+        from {t}.waits as w
+        left join {t}.runs as c on c.run_id = w.names[1]
+        left join {t}.payloads as p on p.run = c.id
+        where w.run = p_run and w.kind = 'run' and (c.id is null or c.ended_at is not null and c.status <> 'continued')
+        union all
+        -- Further spawned children, in the order of their places; see `Inbox` in model/runs.py.
+        select a.parent_location, a.run_id, a.status, p.output, p.failure, true, 1000000 + a.place
+        from (
+            select c.id, c.parent_location, c.run_id, c.status,
+                row_number() over (order by c.parent_location) as place
+            from {t}.runs as c
+            where c.parent = p_run_id and c.detached and c.status in ('completed', 'compensated', 'cancelled')
+                and c.parent_location > (
+                    select (array_agg(w.location order by w.location))[1]
+                    from {t}.waits as w
+                    where w.run = p_run and w.kind = 'child'
+                    having count(*) <= 4
+                )
+            order by c.parent_location
+            limit 100
+        ) as a
+        join {t}.payloads as p on p.run = a.id
+        where a.parent_location not in (
+            select w.location from {t}.waits as w where w.run = p_run and w.kind = 'child'
+        )
+    ) as o
 $$;
 
 create function {f}.b64s(p_list bytea[]) returns json language sql immutable as $$

@@ -41,6 +41,11 @@ create function {f}.is_satisfied(p_run bigint, p_run_id text) returns boolean la
         from {t}.waits as w
         join {t}.runs as c on c.parent = p_run_id and c.parent_location = w.location
         where w.run = p_run and w.kind = 'child' and c.ended_at is not null and c.status <> 'continued'
+    ) or exists (
+        select 1
+        from {t}.waits as w
+        left join {t}.runs as c on c.run_id = w.names[1]
+        where w.run = p_run and w.kind = 'run' and (c.id is null or c.ended_at is not null and c.status <> 'continued')
     ) or {f}.has_receiver(p_run)
 $$;
 
@@ -109,6 +114,7 @@ begin
             perform {f}.hint('ended', v_heir->>{NewRun.run_id});
         end if;
         update {t}.signals set run = v_heir_run where run = p_run and payload is not null and refused is null;
+        update {t}.waits set names = array[v_heir->>{NewRun.run_id}] where kind = 'run' and names[1] = v_run_id;
         -- The successor has no waits at these locations.
         update {t}.receipts set run = v_heir_run, locations = '{}' where run = p_run;
         return;
@@ -116,6 +122,7 @@ begin
     if v_is_end then
         perform {f}.wake_debounced(p_now, r.key);
         perform {f}.give_back(p_now, p_run);
+        perform {f}.notify_watchers(p_now, v_run_id);
         if r.parent is not null then
             perform {f}.notify_parent(p_now, r.parent, r.parent_location);
         end if;

@@ -100,10 +100,11 @@ end $$;
 create function {f}.read_owed(p_number bigint) returns json language sql stable as $$
     select json_build_array(
         o.number, o.sink, o.event_id, o.name, o.path, {f}.b64(o.payload), o.at, r.run_id, d.workflow, r.key, o.attempts,
-        o.next_at, o.died_at, o.failure, o.died_by
+        o.next_at, o.died_at, o.failure, o.died_by, {f}.b64(p.headers)
     )
     from {t}.outbox as o
     join {t}.runs as r on r.id = o.run
+    join {t}.payloads as p on p.run = r.id
     join {t}.definitions as d on d.id = r.definition
     where o.number = p_number
 $$;

@@ -188,6 +188,7 @@ declare
     v_number bigint;
     v_parts text[] := '{}';
     v_count int := 0;
+    v_use text := '';  -- of the name that comes next
 begin
     while v_at < length(p_location) loop
         v_tag := get_byte(p_location, v_at) & 240;
@@ -198,7 +199,10 @@ begin
         end loop;
         v_at := v_at + 1 + v_size;
         case v_tag
-            when 16 then v_parts := v_parts || p_names[v_number + 1];
+            when 0 then v_use := '#' || v_number;
+            when 16 then
+                v_parts := v_parts || (p_names[v_number + 1] || v_use);
+                v_use := '';
             when 32 then v_parts := v_parts || ('~' || v_number);
             when 48 then v_parts[v_count] := v_parts[v_count] || '#' || v_number;
             when 64 then

@@ -215,6 +215,21 @@ begin
             v_answer->{DeliverResult.delivered}->0, v_answer->{DeliverResult.claimed}
         )::text);
     end if;
+    v_known := {f}.find_ended_duplicate(jsonb_set(p_signal, '{{NewSignal.target}}', p_new->{NewRun.key}));
+    if v_known is not null then
+        return {f}.answer(v_now, json_build_array(
+            json_build_array(
+                v_known, false,
+                (
+                    select p.input = {f}.unb64(p_new->>{NewRun.input})
+                    from {t}.runs as r join {t}.payloads as p on p.run = r.id
+                    where r.run_id = v_known
+                ),
+                false, null, null
+            ),
+            json_build_array('duplicate', v_known, false), '[]'::json
+        )::text);
+    end if;
     v_held := {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
     select * into v_made
     from {f}.create_one(v_now, p_new, {f}.offer(v_now, p_claimant), array[p_new->>{NewRun.run_id}]);

@@ -53,9 +53,9 @@ begin
         headed as (
             insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from made
         )
-        insert into {t}.payloads (run, input, tags, title, started_by)
+        insert into {t}.payloads (run, input, tags, title, started_by, headers)
         select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
-            p_new->>{NewRun.started_by}
+            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers})
         from made
         returning run into v_run;
         if p_new->{NewRun.attributes} <> '[]' and v_run is not null then
@@ -132,6 +132,7 @@ begin
     if r.id is null or r.deadline_at <= v_now
         or exists (select 1 from {t}.receipts where run = r.id)
         or exists (select 1 from {t}.cursors where run = r.id)
+        or exists (select 1 from {t}.waits where kind = 'run' and names[1] = c->>{Commit.run_id})
         or exists (select 1 from {t}.records where run = r.id and is_open and end_state is not null)
         or exists (select 1 from {t}.runs where parent = c->>{Commit.run_id} and tied and ended_at is null)
         or r.key is not null and exists (

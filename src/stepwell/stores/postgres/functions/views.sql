@@ -311,6 +311,9 @@ create function {f}.orphans(p_now bigint, p_seen bigint) returns text language s
                 where w.run = r.id and (
                     w.kind = 'signal'
                     or w.topic is not null
+                    or w.kind = 'run' and exists (
+                        select 1 from {t}.runs as c where c.run_id = w.names[1] and c.ended_at is null
+                    )
                     or w.kind = 'child' and exists (
                         select 1 from {t}.runs as c
                         where c.parent = r.run_id and c.parent_location = w.location and c.ended_at is null

@@ -16,9 +16,10 @@ advanced as (
     returning h.run, h.revision
 ),
 kept as (
-    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo, fingerprint)
     select
-        run, $6::bytea, $5::bigint, $7::text, $8::text, $9::bytea, $10::bigint, $11::bigint, $12::bigint, $13::bytea
+        run, $6::bytea, $5::bigint, $7::text, $8::text, $9::bytea, $10::bigint, $11::bigint, $12::bigint, $13::bytea,
+        $14::bytea
     from advanced
 )
 select revision || ' ' || run from advanced;
@@ -32,9 +33,10 @@ with advanced as (
     returning h.run, h.revision
 ),
 kept as (
-    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo)
+    insert into {t}.entries (run, location, seq, kind, status, value, at, took, attempts, undo, fingerprint)
     select
-        run, $5::bytea, $4::bigint, $6::text, $7::text, $8::bytea, $9::bigint, $10::bigint, $11::bigint, $12::bytea
+        run, $5::bytea, $4::bigint, $6::text, $7::text, $8::bytea, $9::bigint, $10::bigint, $11::bigint, $12::bytea,
+        $13::bytea
     from advanced
 )
 select revision from advanced;

@@ -1,7 +1,7 @@
 -- name: append
 -- The primary key rejects a second result at one location.
-insert into stepwell_entries (run, location, seq, kind, status, value, at, took, attempts, undo)
-values (:run, :location, :seq, :kind, :status, :value, :at, :took, :attempts, :undo);
+insert into stepwell_entries (run, location, seq, kind, status, value, at, took, attempts, undo, fingerprint)
+values (:run, :location, :seq, :kind, :status, :value, :at, :took, :attempts, :undo, :fingerprint);
 
 -- name: trim
 -- Entries that may have to be undone stay.
@@ -9,7 +9,7 @@ delete from stepwell_entries where run = :run and location >= :low and location 
 
 -- name: list
 -- Sorted by seq in Python: the rows are mostly in order already, which SQLite's sorter does not exploit.
-select seq, location, kind, status, value, at, took, attempts, undo from stepwell_entries where run = :run;
+select seq, location, kind, status, value, at, took, attempts, undo, fingerprint from stepwell_entries where run = :run;
 
 -- name: has_undo
 select 1 from stepwell_entries where run = :run and undo is not null limit 1;

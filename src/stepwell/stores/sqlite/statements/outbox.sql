@@ -30,9 +30,10 @@ update stepwell_outbox set owner = :owner, next_at = null where number = :number
 
 -- name: list_queue
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure, o.died_by
+    o.died_at, o.failure, o.died_by, p.headers
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
+cross join stepwell_payloads as p on p.run = r.id
 cross join stepwell_definitions as d on d.id = r.definition
 where o.run = :run and o.sink = :sink and o.died_at is null
 order by o.number
@@ -76,9 +77,10 @@ select min(next_at) from stepwell_outbox where sink = :sink and next_at is not n
 
 -- name: list_owed
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure, o.died_by
+    o.died_at, o.failure, o.died_by, p.headers
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
+cross join stepwell_payloads as p on p.run = r.id
 cross join stepwell_definitions as d on d.id = r.definition
 where o.number > :after and (o.died_at is not null) = :is_dead
 order by o.number

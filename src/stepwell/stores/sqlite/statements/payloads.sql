@@ -1,6 +1,6 @@
 -- name: insert
-insert into stepwell_payloads (run, input, failure, tags, title, started_by)
-values (:run, :input, :failure, :tags, :title, :started_by);
+insert into stepwell_payloads (run, input, failure, tags, title, started_by, headers)
+values (:run, :input, :failure, :tags, :title, :started_by, :headers);
 
 -- name: entitle
 update stepwell_payloads set title = nullif(:title, '') where run = :run;

@@ -27,6 +27,10 @@ where id = :id and run_id = :run_id and revision = :revision - 1 and number = :n
     and not exists (select 1 from stepwell_receipts as e where e.run = :id)
     and not exists (select 1 from stepwell_discards as d where d.run = :id)
     and not exists (
+        select 1 from stepwell_waits as o indexed by stepwell_waits_run
+        where o.kind = 'run' and o.names = json_array(:run_id)
+    )
+    and not exists (
         select 1 from stepwell_records as k indexed by stepwell_records_closing
         where k.run = :id and k.is_open = 1 and k.end_state is not null
     )
@@ -171,7 +175,7 @@ select {Run.* to row} from stepwell_run_rows where id = :id;
 select
     {Run.* to row},
     exists (select 1 from stepwell_signals as s where s.run = :id and s.payload is not null),
-    exists (select 1 from stepwell_waits as w where w.run = :id and w.kind = 'child'),
+    exists (select 1 from stepwell_waits as w where w.run = :id and (w.kind = 'child' or w.kind = 'run')),
     exists (select 1 from stepwell_receipts as e where e.run = :id)
 from stepwell_run_rows
 where id = :id;
@@ -330,6 +334,35 @@ where c.parent = :run_id
     and c.ended_at is not null
     and c.status <> 'continued'
 order by c.id;
+
+-- name: list_ended_ahead
+-- Spawned children behind an awaited one, in the order of their places, whose end no operator can undo.
+select c.parent_location, c.run_id, c.status, p.output, p.failure
+from stepwell_runs as c
+cross join stepwell_payloads as p on p.run = c.id
+where c.parent = :run_id and c.parent_location > :location and c.detached = 1
+    and c.status in ('completed', 'compensated', 'cancelled')
+order by c.parent_location
+limit :limit;
+
+-- name: list_ended_watched
+-- The other runs that the run's waits name. A run that does not exist has failed, without a failure.
+select w.location, json_extract(w.names, '$[0]') as awaited, coalesce(c.status, 'failed') as status, p.output, p.failure
+from stepwell_waits as w
+left join stepwell_runs as c on c.run_id = json_extract(w.names, '$[0]')
+left join stepwell_payloads as p on p.run = c.id
+where w.run = :run and w.kind = 'run' and (c.id is null or c.ended_at is not null and c.status <> 'continued')
+order by w.position;
+
+-- name: find_last_of_chain
+with recursive chain (run_id, successor, place) as (
+    select run_id, successor, 0 from stepwell_runs where run_id = :run_id
+    union all
+    select r.run_id, r.successor, c.place + 1
+    from chain as c
+    cross join stepwell_runs as r on r.run_id = c.successor
+)
+select run_id from chain order by place desc limit 1;
 
 -- name: find_family
 -- What an end needs to know: the parent to notify, and what a successor inherits. A run that was replaced has lost its

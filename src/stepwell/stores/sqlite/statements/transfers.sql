@@ -112,8 +112,8 @@ where r.id = :run;
 insert into stepwell_runs ({Run.*}, definition, number) values ({:Run.*}, :definition, :number) returning id;
 
 -- name: add_payloads
-insert into stepwell_payloads (run, input, output, failure, tags, title, started_by)
-values (:run, :input, :output, :failure, :tags, :title, :started_by);
+insert into stepwell_payloads (run, input, output, failure, tags, title, started_by, headers)
+values (:run, :input, :output, :failure, :tags, :title, :started_by, :headers);
 
 -- name: list_open_waits
 select position, armed from stepwell_waits where run = :run and topic is not null order by position;
@@ -163,18 +163,20 @@ select :number, :run, e.number, :locations, :is_read from stepwell_events as e w
 
 -- name: list_owed
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure, o.died_by
+    o.died_at, o.failure, o.died_by, p.headers
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
+cross join stepwell_payloads as p on p.run = r.id
 cross join stepwell_definitions as d on d.id = r.definition
 where o.number > :after
 order by o.number;
 
 -- name: find_owed
 select o.number, o.sink, o.event_id, o.name, o.path, o.payload, o.at, r.run_id, d.workflow, r.key, o.attempts, o.next_at,
-    o.died_at, o.failure, o.died_by
+    o.died_at, o.failure, o.died_by, p.headers
 from stepwell_outbox as o
 cross join stepwell_runs as r on r.id = o.run
+cross join stepwell_payloads as p on p.run = r.id
 cross join stepwell_definitions as d on d.id = r.definition
 where o.number = :number;
 

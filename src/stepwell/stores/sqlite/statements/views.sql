@@ -135,6 +135,10 @@ where r.ended_at is null and r.owner is null and r.wake_at is null and r.status 
             where w.run = r.id and (
                 w.kind = 'signal'
                 or w.topic is not null
+                or w.kind = 'run' and exists (
+                    select 1 from stepwell_runs as c
+                    where c.run_id = json_extract(w.names, '$[0]') and c.ended_at is null
+                )
                 or w.kind = 'child' and exists (
                     select 1
                     from stepwell_runs as c

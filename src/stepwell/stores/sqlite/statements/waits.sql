@@ -28,5 +28,16 @@ select location, kind, token, due_at, names, since, facets, limit_at from stepwe
 -- name: list_child_locations
 select location from stepwell_waits where run = :run and kind = 'child';
 
+-- name: list_watchers
+-- The runs that wait for the end of a run that is not their child.
+select distinct r.id, r.run_id, r.status, r.owner
+from stepwell_waits as w
+cross join stepwell_runs as r on r.id = w.run
+where w.kind = 'run' and w.names = json_array(:run_id);
+
+-- name: follow
+-- A run that continues as new is followed by those that wait for its end.
+update stepwell_waits set names = json_array(:successor) where kind = 'run' and names = json_array(:run_id);
+
 -- name: list_signal_names
 select names from stepwell_waits where run = :run and kind = 'signal';

@@ -12,7 +12,7 @@ from stepwell.model.workers import Claimant
 from stepwell.stores.base.damage import salvage_claimed
 from stepwell.stores.base.wakeups import HintKind
 from stepwell.stores.base.workers import lease_lost
-from stepwell.stores.sqlite.histories import read_events, read_outcomes, read_signals
+from stepwell.stores.sqlite.histories import read_arrived_outcomes, read_events, read_signals
 from stepwell.stores.sqlite.rows import encode_texts, readable_values, to_run
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
@@ -168,7 +168,7 @@ def claim_run(tx: Transaction, run: int, owner: int) -> Claimed:
     has_signals, has_children, has_events = row[-3:]
     inbox = Inbox(
         read_signals(tx.connection, run) if has_signals else (),
-        read_outcomes(tx.connection, run, claimed.run_id) if has_children else (),
+        read_arrived_outcomes(tx.connection, run, claimed.run_id) if has_children else (),
         read_events(tx.connection, run) if has_events else (),
     )
     return Claimed(claimed, inbox, claimed.revision == 0)

@@ -37,7 +37,7 @@ from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Transaction
 from stepwell.stores.sqlite.transitions.attributes import describe
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.ends import cancel_family
+from stepwell.stores.sqlite.transitions.ends import cancel_family, find_last_of_chain
 from stepwell.stores.sqlite.transitions.events import add_topic_waits, list_topic_waits, receive
 from stepwell.stores.sqlite.transitions.live import append, publish
 from stepwell.stores.sqlite.transitions.moves import Step, move_run
@@ -179,8 +179,8 @@ def _append(tx: Transaction, run: int, run_id: RunId, names: tuple[str, ...], en
     for name in names:
         tx.write(_NAME, (run, name))
     try:
-        for seq, location, kind, status, value, at, took, attempts, undo in entries:
-            tx.write(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo))
+        for seq, location, kind, status, value, at, took, attempts, undo, fingerprint in entries:
+            tx.write(_APPEND, (run, location, seq, kind, status, value, at, took, attempts, undo, fingerprint))
     except apsw.ConstraintError as error:
         raise ValueError(f"run {run_id} has an entry at one of these locations already: {error}") from error
 
@@ -262,6 +262,8 @@ def replace_waits(tx: Transaction, run: int, run_id: RunId, waits: tuple[Wait, .
     before = list_topic_waits(tx, run) if has_topics else {}
     tx.write(_CLEAR_WAITS, (run,))
     for position, (location, kind, token, due_at, names, _, _, limit_at) in enumerate(waits):
+        if kind is WaitKind.RUN:
+            names = (find_last_of_chain(tx, names[0]),)
         if kind is not WaitKind.TOPIC:
             tx.write(_ADD_WAIT, (run, position, location, kind, token, due_at, encode_texts(names), limit_at))
     if has_topics:

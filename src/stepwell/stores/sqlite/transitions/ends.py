@@ -40,6 +40,21 @@ def notify_parent(tx: Transaction, parent: RunId, location: Location) -> None:
         wake(tx, run, run_id)
 
 
+def notify_watchers(tx: Transaction, run_id: RunId) -> None:
+    """Wake the runs that wait for the end of this run, or notify their workers."""
+    for run, watcher, status, owner in tx.rows("waits.list_watchers", run_id=run_id):
+        if owner is not None:
+            tx.hint(HintKind.MAIL, watcher)
+        elif is_parked(status, owner):
+            wake(tx, run, watcher)
+
+
+def find_last_of_chain(tx: Transaction, run_id: str) -> str:
+    """The run that continues a run now; the run itself if none does, or if it is not known."""
+    found = tx.find("runs.find_last_of_chain", run_id=run_id)
+    return run_id if found is None else str(found[0])
+
+
 def cancel_family(
     tx: Transaction, root: Row, *, compensate: bool, reason: str, announce: Announce | None
 ) -> list[RunId]:
@@ -87,6 +102,7 @@ def _cancel_one(tx: Transaction, row: Row, compensate: bool, reason: str, announ
     if owner is None:  # otherwise a worker that does not know of the cancel yet could restart a long step
         tx.run("progress.clear", run=run)
     tx.hint(HintKind.ENDED, run_id)
+    notify_watchers(tx, run_id)
     if parent is not None:
         notify_parent(tx, parent, location)
     announce_end(tx, run, announce)

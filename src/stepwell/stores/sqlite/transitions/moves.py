@@ -19,7 +19,7 @@ from stepwell.stores.sqlite.rows import decode_texts
 from stepwell.stores.sqlite.texts import SQL
 from stepwell.stores.sqlite.transaction import Row, Transaction
 from stepwell.stores.sqlite.transitions.claims import Quota
-from stepwell.stores.sqlite.transitions.ends import cancel_tied, notify_parent, wake_debounced
+from stepwell.stores.sqlite.transitions.ends import cancel_tied, notify_parent, notify_watchers, wake_debounced
 from stepwell.stores.sqlite.transitions.events import give_back, has_receiver
 from stepwell.stores.sqlite.transitions.holds import pause_unowned
 from stepwell.stores.sqlite.transitions.outbox import announce_end
@@ -143,9 +143,12 @@ def _end(tx: Transaction, step: Step, move: End, announce: Announce | None) -> N
             _begin_with(tx, heir_run, move)
         if has_events:
             tx.run("receipts.pass_on", run=step.run, successor=heir_run)
+        tx.run("waits.follow", run_id=step.run_id, successor=heir.run_id)
         return
     if is_end and has_events:
         give_back(tx, step.run)
+    if is_end:
+        notify_watchers(tx, step.run_id)
     if is_end and parent is not None:
         notify_parent(tx, parent, location)
 

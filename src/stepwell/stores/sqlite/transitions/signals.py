@@ -152,6 +152,10 @@ def deliver_or_create(
             delivered[0],
             claimed,
         )
+    missed = _miss(tx, signal._replace(target=run.key or ""))
+    if missed.run_id is not None:
+        met = tx.find("runs.find_input", run_id=missed.run_id)
+        return Created(missed.run_id, False, met is not None and met[0] == run.input), missed, []
     held = _hold(tx, signal._replace(target=run.key or ""))
     [created] = create(tx, [run], claimant)
     delivery = Delivery.DELIVERED if held.delivery is Delivery.HELD else held.delivery

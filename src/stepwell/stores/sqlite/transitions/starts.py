@@ -157,7 +157,8 @@ def _insert_row(
     values = (new.run_id, definition, status.value, epoch, owner, *times, key, generation, *parent, *before, *limits)
     row = tx.execute(_INSERT, values).fetchone()
     assert row is not None
-    tx.write(_INSERT_PAYLOAD, (row[0], new.input, failure, encode_tags(new.tags), new.title, new.started_by))
+    about = (encode_tags(new.tags), new.title, new.started_by, new.headers)
+    tx.write(_INSERT_PAYLOAD, (row[0], new.input, failure, *about))
     if new.attributes:
         set_attributes(tx, row[0], new.run_id, new.attributes)
     if new.discards:
@@ -191,6 +192,7 @@ def _fresh(tx: Transaction, new: NewRun, owner: Incarnation, generation: int, pr
         max_suspend=new.max_suspend,
         title=new.title,
         started_by=new.started_by,
+        headers=new.headers,
         attributes=new.attributes,
         dedup=Span(0) if new.key is None else new.dedup,
     )
