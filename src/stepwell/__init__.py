@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         StepwellError,
         WaitTimeout,
     )
+    from stepwell.model.business_hours import BusinessHours
     from stepwell.model.retries import Retry
     from stepwell.model.topics import Event
     from stepwell.model.transactions import Transaction
@@ -68,6 +69,7 @@ __all__ = [
     "AskRefused",
     "Break",
     "Budget",
+    "BusinessHours",
     "Cancel",
     "ChildFailed",
     "ChildOperation",
@@ -148,6 +150,7 @@ _HOMES = {
         "StepwellError",
         "WaitTimeout",
     ],
+    "stepwell.model.business_hours": ["BusinessHours"],
     "stepwell.model.retries": ["Retry"],
     "stepwell.model.topics": ["Event"],
     "stepwell.model.transactions": ["Transaction"],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
@@ -20,6 +21,7 @@ from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.outbox import Outbox, OwedEvent
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
+from stepwell.engine.reschedules import Rescheduled
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.service_failures import ServiceFailureView
@@ -136,6 +138,16 @@ class SyncHandle(Generic[Result]):
     def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""
         return self._portal.wait(self._inner.cancel(reason, compensate=compensate))
+
+    def wake(self) -> bool:
+        """Let a worker look at this run now; see `Runs.wake`."""
+        return self._portal.wait(self._inner.wake())
+
+    def reschedule(
+        self, path: str | None = None, *, delay: Duration | None = None, until: datetime | None = None
+    ) -> Rescheduled:
+        """Move a deadline of this run, or its begin; see `Runs.reschedule`."""
+        return self._portal.wait(self._inner.reschedule(path, delay=delay, until=until))
 
     def __repr__(self) -> str:
         return self._inner.__repr__()
@@ -313,6 +325,33 @@ class SyncRuns:
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
+
+    def wake(self, target: str, *, by: str = "", reason: str = "") -> bool:
+        """Let a worker look at a waiting run now: its code runs again from the record, and goes on where it can. A run
+        with a delay begins now.
+
+        Sleeps and timeouts keep their deadlines; `reschedule` moves them. False for a run that a worker executes, that
+        is paused, being undone, or has ended.
+        """
+        return self._portal.wait(self._inner.wake(target, by=by, reason=reason))
+
+    def reschedule(
+        self,
+        target: str,
+        path: str | None = None,
+        *,
+        delay: Duration | None = None,
+        until: datetime | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> Rescheduled:
+        """Move the deadline of a sleep, a timer or a timeout, or the begin of a delayed run, to `delay` from now or to
+        `until`.
+
+        `path` may be left out if the run has one deadline, or has not begun. Raises `RunHeldError` while a worker
+        executes the run, and `InvalidMoveError` for a run that does not wait.
+        """
+        return self._portal.wait(self._inner.reschedule(target, path, delay=delay, until=until, by=by, reason=reason))
 
     def list(
         self,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
+    from stepwell.engine.reschedules import Rescheduled
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.service_failures import ServiceFailureView
     from stepwell.engine.triggers import TriggerActView, TriggerFailureView, TriggerView
@@ -41,6 +42,7 @@ __all__ = [
     "ProgressView",
     "Recovered",
     "RepairPlan",
+    "Rescheduled",
     "RunView",
     "SavedView",
     "ServiceFailureView",
@@ -60,6 +62,7 @@ _HOMES = {
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
+    "stepwell.engine.reschedules": ["Rescheduled"],
     "stepwell.engine.saved_views": ["SavedView"],
     "stepwell.engine.service_failures": ["ServiceFailureView"],
     "stepwell.engine.triggers": ["TriggerActView", "TriggerFailureView", "TriggerView"],

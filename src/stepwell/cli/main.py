@@ -52,6 +52,8 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
     "Steer": (
         Listed("pause", "holds", "Pause a run until a person resumes it."),
         Listed("resume", "holds", "Resume a paused run."),
+        Listed("wake", "reschedules", "Let a worker look at a waiting run now."),
+        Listed("reschedule", "reschedules", "Move the deadline of a wait, or the begin of a run."),
         Listed("cancel", "runs", "Cancel a run and the children that it waits for."),
         Listed("workflow", "holds", "List, pause and resume whole workflows."),
         Listed("trigger", "triggers", "List, pause and resume workflows that events start."),

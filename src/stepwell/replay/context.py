@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
-from stepwell.clock import Duration, span, to_datetime, to_instant
+from stepwell.clock import Duration, Instant, Span, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.business_hours import BusinessHours, open_span
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
@@ -133,8 +134,7 @@ class Context:
 
     def now(self) -> datetime:
         """When the last result reached this scope, by the store's clock: the same on every replay."""
-        self._scope.turn.journal.pin()
-        return to_datetime(self._scope.time)
+        return to_datetime(self._scope.read_time())
 
     def random(self) -> float:
         """A number in [0, 1), the same on every replay."""
@@ -234,13 +234,35 @@ class Context:
         """Wait for a duration. The deadline is fixed at the first visit; a replay does not extend it."""
         lasts = span(duration, what=f"sleep {name!r}")
         location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
-        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, lasts, None))
+        return Operation(
+            self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, partial(_after, lasts), lasts)
+        )
 
     def sleep_until(self, name: str, when: datetime, *, repeat: bool = False) -> Operation[Slept]:
         """Wait until a point in time; if it is in the past, return at once."""
         until = to_instant(when, what=f"sleep {name!r}")
         location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
-        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, None, until))
+        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, lambda _: until))
+
+    def sleep_business(
+        self, name: str, hours: float | str | timedelta, calendar: BusinessHours, *, repeat: bool = False
+    ) -> Operation[Slept]:
+        """Wait until so many business hours have passed: `await ctx.sleep_business("review", 8, office)`.
+
+        `hours` is a number of hours, or a duration such as "90m"; 0 waits until the office is open. The deadline is
+        fixed at the first visit: a calendar that changes later does not move it.
+        """
+        lasts, scope = open_span(hours), self._scope
+        if not isinstance(calendar, BusinessHours):
+            raise InvalidOptionError(
+                f"the calendar is {calendar!r}",
+                where=f"ctx.sleep_business({name!r})",
+                fix='pass BusinessHours({"mon-fri": "09:00-17:00"}, zone="Europe/Berlin")',
+            )
+        location, entry = scope.place(name, EntryKind.SLEEP, repeat=repeat)
+        return Operation(
+            scope.turn, location, lambda: run_sleep(scope, location, entry, lambda now: calendar.due_at(now, lasts))
+        )
 
     # --- messages ---
 
@@ -672,6 +694,10 @@ class Context:
     def removed(self, name: str, kind: str) -> None:
         """Declare that an operation of this name and kind ("step", "sleep", …) was removed from the code."""
         declare_removed(self._scope, name, kind)
+
+
+def _after(lasts: Span, now: Instant) -> Instant:
+    return Instant(now + lasts)
 
 
 class _Silent(logging.LoggerAdapter[logging.Logger]):

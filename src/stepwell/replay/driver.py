@@ -22,6 +22,7 @@ from stepwell.model.states import RunStatus
 from stepwell.replay.carried_undos import Carrier, check_findable
 from stepwell.replay.compensations import UndoFailed, is_bound
 from stepwell.replay.context import Context
+from stepwell.replay.event_loop import SCOPE
 from stepwell.replay.journal import Journal
 from stepwell.replay.plain_code import run_plain
 from stepwell.replay.primitives.checkpoint import checkpoint_floor
@@ -60,6 +61,7 @@ def begin_forward(
             raise stopped(turn, "", error) from error
 
     async def main() -> Any:
+        SCOPE.set(scope)
         context = Context(scope)
         if workflow.is_plain:
             return await run_plain(context, workflow.fn, arguments, SyncContext)

@@ -12,6 +12,8 @@ from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, beside, first_name, named, use
 from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind
 from stepwell.replay import divergence
+from stepwell.replay.event_loop import Numbers, Timer
+from stepwell.replay.timers import arm_timer
 
 if TYPE_CHECKING:
     from stepwell.replay.turn import Turn
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
 class Scope:
     """The place of operations: the workflow itself, a branch, or one iteration of a loop."""
 
-    __slots__ = ("_draws", "_places", "_uses", "is_closed", "location", "parent", "time", "turn")
+    __slots__ = ("_draws", "_places", "_uses", "is_closed", "location", "numbers", "parent", "time", "turn")
 
     def __init__(self, turn: Turn, location: Location, time: Instant, parent: Scope | None = None) -> None:
         self.turn = turn
         self.location = location
         self.parent = parent
         self.time = time  # when the last result reached code in this scope: the value of `ctx.now()`
+        self.numbers = turn.loop.numbers if parent is None else Numbers()  # of its tasks, futures and operations
         self.is_closed = False  # its branch lost or was cancelled: it can no longer record anything
         self._places: dict[str, Location] = {}
         self._uses: dict[str, int] = {}
@@ -138,6 +141,15 @@ class Scope:
         if self.turn.owed and not self.turn.is_closed:
             for asked in tuple(self.turn.owed):
                 asked.give_up(within=self.location, is_told=is_recorded)
+
+    def read_time(self) -> Instant:
+        """The scope's time, which code sees: it must be durable before the next effect."""
+        self.turn.journal.pin()
+        return self.time
+
+    def arm(self, timer: Timer, due_at: Instant) -> None:
+        """Call the callback of a timer of asyncio when it is due."""
+        arm_timer(self, timer, due_at)
 
     def draw(self, size: int = 8) -> bytes:
         """The next pseudo-random bytes of this scope: a function of run, scope and count, so a replay gets the same."""

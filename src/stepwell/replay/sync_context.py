@@ -6,12 +6,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration
 from stepwell.ids import EventId, RunId
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.business_hours import BusinessHours
 from stepwell.model.topics import Event
 from stepwell.model.waits import Since
 from stepwell.replay.context import SILENT, Compensations, Context, Previous
@@ -186,6 +187,18 @@ class SyncContext:
         """Wait until a point in time; if it is in the past, return at once."""
         return self._code.ask(
             asked_for("sleep_until", name), lambda: self._inner.sleep_until(name, when, repeat=repeat)
+        )
+
+    def sleep_business(
+        self, name: str, hours: float | str | timedelta, calendar: BusinessHours, *, repeat: bool = False
+    ) -> Slept:
+        """Wait until so many business hours have passed: `ctx.sleep_business("review", 8, office)`.
+
+        `hours` is a number of hours, or a duration such as "90m"; 0 waits until the office is open. The deadline is
+        fixed at the first visit: a calendar that changes later does not move it.
+        """
+        return self._code.ask(
+            asked_for("sleep_business", name), lambda: self._inner.sleep_business(name, hours, calendar, repeat=repeat)
         )
 
     # --- messages ---

@@ -34,7 +34,7 @@ from stepwell.replay.operations import Operation
 from stepwell.replay.order import ReplayOrder
 from stepwell.replay.suspend import Suspend
 from stepwell.replay.turn_checks import find_loss, find_unpassed
-from stepwell.replay.waits import Arrival, Waits
+from stepwell.replay.waits import Armed, Arrival, Waits
 
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
@@ -288,17 +288,33 @@ class Turn:
         since: Since = "wait",
     ) -> Arrival:
         """Wait for a message, a child or the deadline, whichever is first. A pending message wins over the deadline."""
+        if self.mailbox.observations is not None:
+            self.mailbox.observations.release(location)
+        return await self.waits.arrive(self._wait_of(location, kind, due_at, names, where, since))
+
+    def arm(self, location: Location, kind: WaitKind, due_at: Instant) -> Armed:
+        """Begin to wait for a deadline that is a function of recorded results. `max_suspend` does not limit it: the
+        code may do other things meanwhile.
+        """
+        wait = self._wait_of(location, kind, due_at)._replace(limit_at=None)
+        return self.waits.arm(wait, is_derived=True)
+
+    def _wait_of(
+        self,
+        location: Location,
+        kind: WaitKind,
+        due_at: Instant | None,
+        names: tuple[str, ...] = (),
+        where: tuple[str, ...] = (),
+        since: Since = "wait",
+    ) -> Wait:
         waits = self.waits
         stored = self.journal.reach_wait(location)
         stored = waits.take_repeated(location) or stored
-        if self.mailbox.observations is not None:
-            self.mailbox.observations.release(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
-            wait = stored._replace(names=names, where=where, since=since)
-        else:
-            token, limit = waits.new_token(self.run.epoch), waits.limit(self.now, due_at)
-            wait = Wait(location, kind, token, due_at, names, where, since, limit)
-        return await waits.arrive(wait)
+            return stored._replace(names=names, where=where, since=since)
+        token, limit = waits.new_token(self.run.epoch), waits.limit(self.now, due_at)
+        return Wait(location, kind, token, due_at, names, where, since, limit)
 
     # --- inside ---
 

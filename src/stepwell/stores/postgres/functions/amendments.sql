@@ -120,7 +120,12 @@ begin
     perform {f}.replace_waits(v_now, r.id, a->>{Amendment.run_id}, a->{Amendment.waits});
     update {t}.runs
     set status = 'pending', epoch = epoch + 1, ended_at = null, cause = null, undo_floor = 0,
-        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = r.id)), wake_at = v_now, hold = null,
+        retried_at = case
+            when a->>{Amendment.wake_at} is null
+                then greatest(v_now, (select max(at) from {t}.attempts where run = r.id))
+            else retried_at
+        end,
+        wake_at = coalesce((a->>{Amendment.wake_at})::bigint, v_now), hold = null,
         amendment = a->>{Amendment.amendment_id}, loose = (a->{Amendment.loose})::json,
         deadline_at = case when deadline_at > v_now then deadline_at end,
         definition = case

@@ -62,6 +62,7 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
         definition=definition,
         amendment=amendment.amendment_id,
         loose=encode_ranges(amendment.loose),
+        wake_at=amendment.wake_at,
     )
     tx.run("payloads.fail", run=run, failure=None)
     if amendment.input is not None:
