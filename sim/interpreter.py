@@ -21,6 +21,7 @@ from sim.tasks import run_in_turn, run_tasks
 from sim.witness import WITNESSES
 from stepwell.errors import Failure, InvalidOptionError, Rollback, RunError
 from stepwell.ids import RunId
+from stepwell.model.business_hours import BusinessHours
 from stepwell.model.locations import gate_name
 from stepwell.replay.context import Context
 from stepwell.replay.primitives.loop import Break, Continue
@@ -41,6 +42,7 @@ class Marked(TypedDict):
 
 
 TYPED = Signal[Marked]("t")
+ALWAYS = BusinessHours({"mon-sun": "00:00-24:00"}, zone="UTC")
 
 
 class Interpreter:
@@ -87,6 +89,15 @@ class Interpreter:
                 return ["tasks", node["form"], await run_tasks(node["form"], work)]
             case "handle":
                 return await self._handle(ctx, node, at)
+            case "within":
+                return await self._within(ctx, node, at)
+            case "nap":
+                await (
+                    ctx.sleep(node["id"], node["seconds"])
+                    if isinstance(ctx, PlainTwin)
+                    else asyncio.sleep(node["seconds"])
+                )
+                return ["napped"]
             case "fail":
                 return self._fail(ctx, node)
             case "odd":
@@ -130,6 +141,9 @@ class Interpreter:
                 return ["gates"]
             case "sleep_until":
                 slept = await ctx.sleep_until(name, ctx.now() + timedelta(seconds=node["seconds"]))
+                value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
+            case "business":
+                slept = await ctx.sleep_business(name, timedelta(seconds=node["seconds"]), ALWAYS)
                 value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
             case "sleep":
                 slept = await ctx.sleep(name, node["seconds"])
@@ -202,6 +216,19 @@ class Interpreter:
         else:
             reason = f"refused {mark}"
             await (ctx.refuse(message, reason) if isinstance(ctx, PlainTwin) else message.refuse(reason))
+
+    async def _within(self, ctx: Context, node: Node, at: str) -> Any:
+        """Do something for so long. A plain function cannot: it takes its time."""
+        if isinstance(ctx, PlainTwin):
+            return ["in time", await self.run(ctx, node["body"], at)]
+        limit = asyncio.timeout(node["seconds"])
+        try:
+            async with limit:
+                return ["in time", await self.run(ctx, node["body"], at)]
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return ["late"]
 
     async def _handle(self, ctx: Context, node: Node, at: str) -> Any:
         """Take a message, do what it asks for, and answer before that or after it."""
