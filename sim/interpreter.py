@@ -92,11 +92,7 @@ class Interpreter:
             case "within":
                 return await self._within(ctx, node, at)
             case "nap":
-                await (
-                    ctx.sleep(node["id"], node["seconds"])
-                    if isinstance(ctx, PlainTwin)
-                    else asyncio.sleep(node["seconds"])
-                )
+                await self._nap(ctx, node)
                 return ["napped"]
             case "fail":
                 return self._fail(ctx, node)
@@ -216,6 +212,12 @@ class Interpreter:
         else:
             reason = f"refused {mark}"
             await (ctx.refuse(message, reason) if isinstance(ctx, PlainTwin) else message.refuse(reason))
+
+    async def _nap(self, ctx: Context | PlainTwin, node: Node) -> None:
+        if isinstance(ctx, PlainTwin):
+            await ctx.sleep(node["id"], node["seconds"])
+        else:
+            await asyncio.sleep(node["seconds"])
 
     async def _within(self, ctx: Context, node: Node, at: str) -> Any:
         """Do something for so long. A plain function cannot: it takes its time."""

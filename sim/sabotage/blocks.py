@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sim.sabotage.patches import Patches, switches
 from stepwell.clock import Instant
+from stepwell.model.states import WaitKind
 from stepwell.replay import timers
 from stepwell.replay.event_loop import Timer
 from stepwell.replay.scopes import Scope
@@ -16,14 +17,14 @@ def timers_not_recorded() -> Patches:
     """A timer of asyncio fires and is not recorded: a replay lets it fire once more, later."""
 
     def arm(scope: Scope, timer: Timer, location: Any, due_at: Instant) -> None:
-        armed = scope.turn.arm(location, timers.WaitKind.TIMER, due_at)
+        armed = scope.turn.arm(location, WaitKind.TIMER, due_at)
 
         def fire(future: asyncio.Future[Any]) -> None:
             scope.turn.waits.end(armed)
             if timers._is_wanted(timer, future):
                 timer.callback(*timer.args)
 
-        timer.disarm = armed.future.cancel
+        timer.disarm = lambda: None if armed.future.cancel() else None
         armed.future.add_done_callback(fire, context=timer.context)
 
     return [(timers, "_arm", arm)]

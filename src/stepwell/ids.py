@@ -56,6 +56,8 @@ def format_uuid7(millis: int, entropy: int) -> str:
 
 CONTINUED = "~continued"
 """The label of the run that continues another one."""
+COMPENSATES = "~compensates"
+"""The label of the run that undoes another one."""
 
 
 def derived_run_id(parent: RunId, label: str) -> RunId:

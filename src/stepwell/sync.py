@@ -326,6 +326,10 @@ class SyncRuns:
         """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
 
+    def compensate(self, target: str, *, by: str = "", reason: str = "") -> SyncHandle[None]:
+        """Undo a completed run in a run of its own; `Engine.compensate` has the promises."""
+        return SyncHandle(self._portal, self._portal.wait(self._inner.compensate(target, by=by, reason=reason)))
+
     def wake(self, target: str, *, by: str = "", reason: str = "") -> bool:
         """Let a worker look at a waiting run now: its code runs again from the record, and goes on where it can. A run
         with a delay begins now.
@@ -1024,6 +1028,15 @@ class SyncEngine:
         back already. If the run has continued as new, the latest run of the chain is cancelled.
         """
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
+
+    def compensate(self, target: str, *, by: str = "", reason: str = "") -> SyncHandle[None]:
+        """Undo a completed run: start a run that runs its compensations, last in, first out.
+
+        That run is linked to this one (`forked_from`) and ends `compensated`. A second call starts nothing, and returns
+        the same run. Compensations are found by name. Raises `InvalidMoveError` if the run has not completed or has
+        nothing to undo, and `InvalidOptionError` if a compensation has no name by which it can be found.
+        """
+        return SyncHandle(self._portal, self._portal.wait(self._inner.compensate(target, by=by, reason=reason)))
 
     def explain(self, target: str) -> Explanation:
         """Why a run does not proceed: one sentence, the data behind it, and the chain of causes."""

@@ -125,3 +125,9 @@ def test_a_waiting_run_is_woken_and_a_deadline_is_moved(cli: Cli, db: Shop) -> N
     assert (refused.code, "delay or until" in refused.err) == (2, True)
     wrong = cli("reschedule", "approval-1", "--at", "soon", "--db", db.url)
     assert (wrong.code, "2026-12-24T08:00" in wrong.err) == (2, True)
+
+
+def test_a_run_that_cannot_be_compensated_says_why(cli: Cli, db: Shop) -> None:
+    said = cli("compensate", "approval-1", "--db", db.url)
+
+    assert (said.code, "it takes a completed run" in said.err) == (5, True)

@@ -67,6 +67,7 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("skip", "repairs", "Record a result for a failed step or a wait."),
         Listed("fork", "repairs", "Start a new run from the history of another run."),
         Listed("rollback", "repairs", "Resume a rollback that is incomplete."),
+        Listed("compensate", "undoings", "Undo a completed run, in a run of its own."),
         Listed("outbox", "outbox", "List events that were not sent; send or drop dead letters."),
         Listed("explain", "errors", "Explain the code of an error or a finding."),
     ),

@@ -27,11 +27,13 @@ class Undo(NamedTuple):
 def undo_stack(detail: Detail, run: RunView, entries: Sequence[EntryView]) -> list[Undo]:
     """The stack in the order of a rollback; empty for a run that has completed or continued."""
     from stepwell.model.locations import format_path, undo
+    from stepwell.model.undos import undo_stack as undo_stack_of
 
     if run.status in (RunStatus.COMPLETED, RunStatus.CONTINUED) and not any(entry.is_undone for entry in entries):
         return []
     names = detail.history.names
-    undos = {entry.seq: format_path(undo(entry.location), names) for entry in detail.history.entries if entry.undo}
+    stack = undo_stack_of({entry.location: entry for entry in detail.history.entries})
+    undos = {entry.seq: format_path(undo(entry.location), names) for entry in stack}
     stopped = _stopped(run)
     found: list[Undo] = []
     for entry in sorted(entries, key=lambda one: one.seq, reverse=True):

@@ -32,6 +32,7 @@ from stepwell.engine.starts import (
     positive,
 )
 from stepwell.engine.system_runs import without_system_runs
+from stepwell.engine.undoings import compensate_run
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import NotFoundError, StoreError
@@ -315,6 +316,11 @@ class Runs:
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return await cancel_run(self._backend, target, reason, compensate=compensate, by=by)
+
+    async def compensate(self, target: str, *, by: str = "", reason: str = "") -> Handle[None]:
+        """Undo a completed run in a run of its own; `Engine.compensate` has the promises."""
+        run_id, is_new = await compensate_run(self._backend, target, by=by, reason=reason)
+        return self._handle_on(run_id, is_new, True, None)
 
     async def wake(self, target: str, *, by: str = "", reason: str = "") -> bool:
         """Let a worker look at a waiting run now: its code runs again from the record, and goes on where it can. A run

@@ -19,6 +19,7 @@ from stepwell.model.locations import ROOT, Location, Names, carried_from, format
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.model.undos import is_settled
 from stepwell.replay.headers import unpack
 from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
 from stepwell.stores.base.views import Audit, Detail, HeldSignal, StepProgress, UnreadSignal
@@ -282,11 +283,11 @@ def entry_views(detail: Detail, after: int = 0, fetch: Fetch = as_stored) -> lis
     """The history of a run after a line, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
-    tries = _attempts(detail)
+    tries, known = _attempts(detail), {entry.location: entry for entry in history.entries}
     return [
         _entry_view(entry, names, undo(entry.location) in undone, tuple(tries.get(entry.location, ())), fetch)
         for entry in history.entries
-        if entry.seq > after and entry.location != _ROLLBACK
+        if entry.seq > after and entry.location != _ROLLBACK and not is_settled(entry, known)
     ]
 
 
@@ -382,6 +383,8 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
         case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY | EntryKind.REPLY:
             return unpack(value)[0][0]
+        case EntryKind.EFFECT | EntryKind.BEGUN:
+            return None
         case EntryKind.EMIT:
             return unpack(value)[0]
         case EntryKind.DESCRIBE:

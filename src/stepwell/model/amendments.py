@@ -79,6 +79,7 @@ class Fork(NamedTuple):
     by: str = ""
     reason: str = ""
     loose: Ranges = ()
+    verb: str = "fork"  # for the audit of the source
 
 
 def loosened(loose: Ranges, taken: Iterable[int], kept: Iterable[int]) -> Ranges:

@@ -160,6 +160,8 @@ class EntryKind(StrEnum):
     REPLY = "w"
     DESCRIBE = "d"  # attributes, the title or tags were set
     RECORD = "q"
+    EFFECT = "f"  # outside of steps, with its compensation
+    BEGUN = "g"  # the beginning of a step whose outcome may stay unknown, or of a block with a clean-up
 
     @property
     def word(self) -> str:

@@ -29,8 +29,11 @@ from stepwell.replay.primitives.child import (
     await_child,
     run_child,
     run_spawn,
+    undo_step,
 )
+from stepwell.replay.primitives.cleanup import Cleanup
 from stepwell.replay.primitives.describe import add_tags, remove_tags, set_attributes, set_title
+from stepwell.replay.primitives.effect import Given, bound_arguments, named_effect, run_effect
 from stepwell.replay.primitives.emit import name_and_payload, run_emit
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
@@ -573,9 +576,22 @@ class Context:
     # --- other runs ---
 
     @overload
-    def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
+    def child(
+        self,
+        workflow: Workflow[None, Out],
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> ChildOperation[Out]: ...
     @overload
-    def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
+    def child(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> ChildOperation[Out]: ...
     def child(
         self,
         workflow: Workflow[Any, Any],
@@ -583,19 +599,22 @@ class Context:
         *,
         name: str | None = None,
         repeat: bool = False,
+        compensate: Callable[..., Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> ChildOperation[Any]:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
+        `compensate` undoes a child that completed: it gets the input and the result, as many as it takes.
         Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
         active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
         """
         scope, how = self._scope, ChildStart(**options)
+        undone = None if compensate is None else undo_step(workflow, compensate)
         location, entry = scope.place(name or workflow.name, EntryKind.CHILD, repeat=repeat)
         return ChildOperation(
             scope.turn,
             location,
-            lambda: run_child(scope, location, entry, workflow, input, how),
+            lambda: run_child(scope, location, entry, workflow, input, how, undone),
             ended=lambda: await_child(scope, location, workflow, input, how),
             output_hint=workflow.output_hint,
         )
@@ -672,6 +691,43 @@ class Context:
         """Set a checkpoint: `raise Rollback(to=name)` undoes only the steps after it."""
         location, entry = self._scope.place(name, EntryKind.CHECKPOINT, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_checkpoint(self._scope, location, entry))
+
+    @overload
+    def compensate_with(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Operation[None]: ...
+    @overload
+    def compensate_with(
+        self, fn: Callable[Concatenate[Given, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[None]: ...
+    @overload
+    def compensate_with(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Operation[None]: ...
+    @overload
+    def compensate_with(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Operation[None]: ...
+    def compensate_with(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[None]:
+        """Register what undoes an effect outside of steps, before it happens: `await ctx.compensate_with(delete, at)`.
+
+        A rollback calls the function with these arguments, in its place among the compensations of steps. It may take a
+        `Context` first. The registration is durable before the next step begins.
+        """
+        fn, name, given = named_effect("ctx.compensate_with", fn, args)
+        passed = bound_arguments("ctx.compensate_with", fn, given, kwargs)
+        scope = self._scope
+        location, entry = scope.place(name, EntryKind.EFFECT)
+        return Operation(scope.turn, location, lambda: run_effect(scope, location, entry, fn, passed))
+
+    @overload
+    def cleanup(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Cleanup: ...
+    @overload
+    def cleanup(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Cleanup: ...
+    @overload
+    def cleanup(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cleanup: ...
+    def cleanup(self, fn: Any, /, *args: Any, **kwargs: Any) -> Cleanup:
+        """A block whose clean-up runs on every way out of it: `async with ctx.cleanup(release, lock): ...`.
+
+        The function runs as a step when the block ends, fails, loses a race or runs out of time; and as a compensation
+        if the run is cancelled or meets its deadline inside of the block. Only `cancel(compensate=False)` skips it.
+        """
+        step, name, given = named_step(fn, args)
+        return Cleanup(self._scope, name, step, given, kwargs)
 
     # --- changing code ---
 

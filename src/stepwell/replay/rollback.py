@@ -54,6 +54,9 @@ async def _undo(scope: Scope, entry: Entry) -> None:
     try:
         run = plain_branch(compensation, SyncContext) if is_plain else compensation
         await run(turn.context(inner), *given)
+        if turn.background is not None:
+            await turn.background.finish()
+            turn.background.check()
     except ReplayError:
         raise
     except Exception as error:

@@ -99,6 +99,10 @@ class Scope:
         mine = beside(location, self.location, found)
         return mine if number is None else use(mine, number)
 
+    def enter(self, location: Location, kind: EntryKind) -> Entry | None:
+        """Visit a place that belongs to an operation, and look up its entry."""
+        return self._enter(location, kind)
+
     def _enter(self, location: Location, kind: EntryKind) -> Entry | None:
         turn, journal = self.turn, self.turn.journal
         if location in journal.visited:

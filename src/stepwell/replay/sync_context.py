@@ -17,8 +17,9 @@ from stepwell.model.topics import Event
 from stepwell.model.waits import Since
 from stepwell.replay.context import SILENT, Compensations, Context, Previous
 from stepwell.replay.operations import Outcome
-from stepwell.replay.plain_code import PlainCode, asked_for, plain_branch, plain_branches
+from stepwell.replay.plain_code import PlainCode, SyncCleanup, asked_for, plain_branch, plain_branches
 from stepwell.replay.primitives.child import ChildOptions, OnParentClose, StartOptions
+from stepwell.replay.primitives.effect import Given
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.observe import Absent, Observed
@@ -524,9 +525,22 @@ class SyncContext:
     # --- other runs ---
 
     @overload
-    def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Out: ...
+    def child(
+        self,
+        workflow: Workflow[None, Out],
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Out: ...
     @overload
-    def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> Out: ...
+    def child(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Out: ...
     def child(
         self,
         workflow: Workflow[Any, Any],
@@ -534,23 +548,36 @@ class SyncContext:
         *,
         name: str | None = None,
         repeat: bool = False,
+        compensate: Callable[..., Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Any:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
+        `compensate` undoes a child that completed: it gets the input and the result, as many as it takes.
         Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
         active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
         """
         return self._code.ask(
             asked_for("child", name or workflow),
-            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, **options),
+            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, compensate=compensate, **options),
         )
 
     @overload
-    def child_outcome(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Outcome[Out]: ...
+    def child_outcome(
+        self,
+        workflow: Workflow[None, Out],
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Outcome[Out]: ...
     @overload
     def child_outcome(
-        self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
     ) -> Outcome[Out]: ...
     def child_outcome(
         self,
@@ -559,12 +586,15 @@ class SyncContext:
         *,
         name: str | None = None,
         repeat: bool = False,
+        compensate: Callable[..., Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Outcome[Any]:
         """Start a child and wait for how it ended; its failure is a value instead of an exception."""
         return self._code.ask(
             asked_for("child", name or workflow),
-            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, **options).outcome(),
+            lambda: self._inner.child(
+                workflow, input, name=name, repeat=repeat, compensate=compensate, **options
+            ).outcome(),
         )
 
     def children(
@@ -630,6 +660,38 @@ class SyncContext:
         self._code.ask(
             asked_for("rollback_checkpoint", name), lambda: self._inner.rollback_checkpoint(name, repeat=repeat)
         )
+
+    @overload
+    def compensate_with(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    @overload
+    def compensate_with(
+        self, fn: Callable[Concatenate[Given, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> None: ...
+    @overload
+    def compensate_with(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    @overload
+    def compensate_with(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None: ...
+    def compensate_with(self, fn: Any, /, *args: Any, **kwargs: Any) -> None:
+        """Register what undoes an effect outside of steps, before it happens: `ctx.compensate_with(delete, at)`.
+
+        A rollback calls the function with these arguments, in its place among the compensations of steps. It may take a
+        `Context` first. The registration is durable before the next step begins.
+        """
+        self._code.ask(asked_for("compensate_with", fn), lambda: self._inner.compensate_with(fn, *args, **kwargs))
+
+    @overload
+    def cleanup(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncCleanup: ...
+    @overload
+    def cleanup(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncCleanup: ...
+    @overload
+    def cleanup(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> SyncCleanup: ...
+    def cleanup(self, fn: Any, /, *args: Any, **kwargs: Any) -> SyncCleanup:
+        """A block whose clean-up runs on every way out of it: `async with ctx.cleanup(release, lock): ...`.
+
+        The function runs as a step when the block ends, fails, loses a race or runs out of time; and as a compensation
+        if the run is cancelled or meets its deadline inside of the block. Only `cancel(compensate=False)` skips it.
+        """
+        return SyncCleanup(lambda: self._inner.cleanup(fn, *args, **kwargs), self._code, asked_for("cleanup", fn))
 
     # --- changing code ---
 

@@ -25,6 +25,7 @@ from stepwell.model.locations import Location, is_below
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
+from stepwell.replay.background import Background
 from stepwell.replay.bodies import Bodies
 from stepwell.replay.code_threads import CodeThreads
 from stepwell.replay.event_loop import TurnLoop
@@ -49,6 +50,7 @@ class Turn:
     # own for each of a thousand runs, they would evict each other from the processor's caches.
     __slots__ = (
         "_root",
+        "background",
         "bodies",
         "closed_streams",
         "code",
@@ -96,6 +98,7 @@ class Turn:
         self.unawaited: dict[int, Operation[Any]] = {}  # by number
         self.owed: list[Asked] = []  # questions that were received and not answered yet
         self.closed_streams: set[str] = set()
+        self.background = Background(self) if journal.blocks else None
         self.problem: ReplayError | None = None
         self.is_diverged_early = False  # the problem occurred before the code had passed every recorded result
         self.is_closed = False  # the code is torn down, which is not its outcome
@@ -132,6 +135,8 @@ class Turn:
                 continue
             if order.is_passing and not self._has_passed():
                 break
+            if self.background is not None and not order.is_rehearsal and self.background.start_left():
+                continue
             if (mailbox.signals or mailbox.events or mailbox.outcomes) and mailbox.hand_over(waits):
                 continue
             if waits.deadlines and not order.is_rehearsal and waits.pass_deadline(now):
@@ -277,6 +282,13 @@ class Turn:
             self.problem = problem
             self.is_diverged_early = self.order.is_passing
         return self.problem
+
+    @property
+    def background_work(self) -> Background:
+        """What goes on beside the code, made if needed."""
+        if self.background is None:
+            self.background = Background(self)
+        return self.background
 
     async def wait(
         self,

@@ -20,6 +20,7 @@ from stepwell.http.routes import (
     signals,
     starts,
     triggers,
+    undoings,
     workers,
     workflows,
 )
@@ -39,6 +40,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *holds.OPERATIONS,
     *reschedules.OPERATIONS,
     *repairs.OPERATIONS,
+    *undoings.OPERATIONS,
     *bulks.OPERATIONS,
     *hooks.OPERATIONS,
 )

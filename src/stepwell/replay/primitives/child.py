@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from stepwell.clock import Span
@@ -15,12 +16,15 @@ from stepwell.model.locations import Location
 from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.tags import TRACE_TAG
+from stepwell.replay.compensations import describe_call
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import SPAWNED_MAX
 from stepwell.replay.operations import Outcome
 from stepwell.replay.recorded_values import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
+from stepwell.replay.step_options import StepOptions
+from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 
@@ -49,11 +53,20 @@ class ChildStart(NamedTuple):
 
 
 async def run_child(
-    scope: Scope, location: Location, entry: Entry | None, child: Workflow[Any, Any], input: Any, options: ChildStart
+    scope: Scope,
+    location: Location,
+    entry: Entry | None,
+    child: Workflow[Any, Any],
+    input: Any,
+    options: ChildStart,
+    undone: Step[..., Any] | None = None,
 ) -> Any:
     """The child's result. Raises `ChildFailed` if it did not complete. Cancelling this cancels the child."""
     turn = scope.turn
+    if undone is not None:
+        turn.journal.bound[location] = undone
     if entry is None:
+        undo = None if undone is None else describe_call(turn, location, undone, _passed(child, input), {})
         started_at = scope.time
         try:
             outcome = await await_child(scope, location, child, input, options)
@@ -61,7 +74,7 @@ async def run_child(
             if not turn.is_closed and turn.problem is None:
                 turn.journal.cancel_child(location)
             raise
-        entry = _record(scope, location, outcome, turn.now - started_at)
+        entry = _record(scope, location, outcome, turn.now - started_at, undo)
     else:
         await turn.order.reach(entry)
     scope.note_result(entry)
@@ -137,11 +150,28 @@ def read_outcome(scope: Scope, location: Location, value: bytes, hint: Any) -> O
     return Outcome(False, None, status, decode_failure(stored) if stored else None)
 
 
-def _record(scope: Scope, location: Location, outcome: ChildOutcome, took: int) -> Entry:
+def undo_step(child: Workflow[Any, Any], compensate: Callable[..., Any]) -> Step[..., Any]:
+    """A child as a step, for what undoes it: it is offered the input and the result. Raises `InvalidOptionError`."""
+
+    def call(input: Any) -> Any: ...
+
+    def call_alone() -> Any: ...
+
+    fn = call if child.takes_input else call_alone
+    fn.__annotations__ = {"input": child.input_hint} if child.takes_input else {}
+    fn.__annotations__["return"] = child.output_hint
+    return Step(fn, StepOptions(name=child.name, compensate=compensate))
+
+
+def _passed(child: Workflow[Any, Any], input: Any) -> tuple[Any, ...]:
+    return (input,) if child.takes_input else ()
+
+
+def _record(scope: Scope, location: Location, outcome: ChildOutcome, took: int, undo: bytes | None) -> Entry:
     turn = scope.turn
     if outcome.status is RunStatus.COMPLETED and outcome.output is not None:
         value = pack([outcome.run_id], _own_copy(scope, location, outcome, outcome.output))
-        return turn.journal.record(location, EntryKind.CHILD, EntryStatus.DONE, value, turn.now, took)
+        return turn.journal.record(location, EntryKind.CHILD, EntryStatus.DONE, value, turn.now, took, undo=undo)
     failure = decode_failure(outcome.failure) if outcome.failure is not None else None
     error = ChildFailed(turn.journal.names.text(location), outcome.run_id, outcome.status.value, failure)
     value = encode_failure(record_failure(error))

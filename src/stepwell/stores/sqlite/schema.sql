@@ -187,7 +187,7 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwendq]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwendqfg]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,

@@ -183,7 +183,7 @@ begin
     update {t}.heads set revision = 1, last_seq = jsonb_array_length(p_fork->{Fork.entries}) where run = v_run;
     update {t}.runs set forked_from = p_fork->>{Fork.source}, retried_at = v_now, loose = (p_fork->{Fork.loose})::json
         where id = v_run;
-    perform {f}.note(v_now, r.id, 'fork', p_fork->>{Fork.by}, r.status, p_fork->>{Fork.reason});
+    perform {f}.note(v_now, r.id, p_fork->>{Fork.verb}, p_fork->>{Fork.by}, r.status, p_fork->>{Fork.reason});
     perform {f}.note(v_now, v_run, 'forked', p_fork->>{Fork.by}, 'pending', p_fork->>{Fork.reason});
     perform {f}.settle_records(v_now);
     return {f}.answer(v_now, v_made.created::text);
