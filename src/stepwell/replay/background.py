@@ -1,4 +1,4 @@
-"""What goes on beside the code of a turn: clean-ups of blocks that the code was forced to leave.
+"""What goes on beside the code of a turn: handlers of requests, and clean-ups of blocks that the code had to leave.
 
 The run ends only when all of it has ended.
 """
@@ -18,6 +18,7 @@ from stepwell.replay.revival import step_failed
 from stepwell.replay.suspend import Suspend
 
 if TYPE_CHECKING:
+    from stepwell.replay.primitives.handle import Handling
     from stepwell.replay.scopes import Scope
     from stepwell.replay.turn import Turn
 
@@ -27,14 +28,31 @@ CLEANUP: Final = BLOCK
 class Background:
     """The work of one turn that no code waits for until the end."""
 
-    __slots__ = ("_changed", "_raised", "_running", "_turn", "open")
+    __slots__ = ("_changed", "_failures", "_handlings", "_raised", "_running", "_turn", "open")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self.open: dict[Location, Scope] = {}  # blocks that the code is in, by the place of their clean-up
         self._running: dict[Location, asyncio.Task[None]] = {}
         self._raised: set[Location] = set()  # failures that the code itself has received
+        self._handlings: list[Handling] = []
+        self._failures: list[Exception] = []  # of handlers that nobody waits for
         self._changed: asyncio.Future[None] | None = None
+
+    # --- handlers ---
+
+    def serve(self, handling: Handling) -> None:
+        """Requests are handled from now on."""
+        self._handlings.append(handling)
+
+    def fail(self, error: Exception) -> None:
+        """A handler has failed, and no sender learns of it: the run fails with it."""
+        self._failures.append(error)
+
+    def changed(self) -> None:
+        """Some of it has ended."""
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
 
     # --- blocks ---
 
@@ -65,12 +83,16 @@ class Background:
 
     async def finish(self) -> None:
         """Wait until all of it has ended. The code runs no longer."""
-        while self._running or self._left():
+        for handling in self._handlings:
+            handling.end()
+        while self._running or self._left() or any(handling.is_busy for handling in self._handlings):
             self._changed = self._turn.loop.own_future()
             await self._changed
 
     def check(self) -> None:
-        """Raise the failure of a clean-up that no code has received."""
+        """Raise the failure of a handler or a clean-up that no code has received."""
+        if self._failures:
+            raise self._failures[0]
         journal = self._turn.journal
         for at in sorted(begun_at(one) for one in journal.blocks):
             entry = journal.entries.get(at)
@@ -114,5 +136,4 @@ class Background:
             pass  # torn down
         finally:
             del self._running[at]
-            if self._changed is not None and not self._changed.done():
-                self._changed.set_result(None)
+            self.changed()

@@ -35,6 +35,7 @@ from stepwell.replay.primitives.cleanup import Cleanup
 from stepwell.replay.primitives.describe import add_tags, remove_tags, set_attributes, set_title
 from stepwell.replay.primitives.effect import Given, bound_arguments, named_effect, run_effect
 from stepwell.replay.primitives.emit import name_and_payload, run_emit
+from stepwell.replay.primitives.handle import AtEnd, Handling
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -52,7 +53,7 @@ from stepwell.replay.primitives.topic import topic as topic_awaited
 from stepwell.replay.primitives.version import pin_version
 from stepwell.replay.primitives.wait_any import Arrived, Awaited, check_awaited, run_wait_any
 from stepwell.replay.scopes import Scope
-from stepwell.replay.signals import Signal, wanted
+from stepwell.replay.signals import Request, Signal, wanted
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step, named_step
 from stepwell.replay.suspend import ContinueAsNew
@@ -382,6 +383,54 @@ class Context:
     def signals(self) -> Observed:
         """Read the mailbox without taking anything: `latest`, `all`, `has`."""
         return Observed(self._scope)
+
+    @overload
+    def handle(
+        self,
+        request: Request[T, R],
+        handler: Callable[[Context, T], Awaitable[R]],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: Signal[T],
+        handler: Callable[[Context, T], Awaitable[Any]],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: str,
+        handler: Callable[[Context, Any], Awaitable[Any]],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    def handle(
+        self,
+        request: str | Signal[Any],
+        handler: Callable[[Context, Any], Awaitable[Any]],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling:
+        """Answer requests while the workflow continues: `ctx.handle(reserve, on_reserve)`.
+
+        Each request runs `await handler(ctx, payload)` in a branch of its own (`handle reserve/~0`), at once; what it
+        returns is the reply, and an exception refuses the request. `validate` rejects a payload by raising, before the
+        request is taken; it may look at variables of the workflow. The run waits for requests in progress before it
+        ends; with `at_end="cancel"` it cancels and refuses them.
+        """
+        return Handling(self._scope, name, request, handler, validate, at_end)
 
     @overload
     def topic(

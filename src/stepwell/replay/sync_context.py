@@ -20,6 +20,7 @@ from stepwell.replay.operations import Outcome
 from stepwell.replay.plain_code import PlainCode, SyncCleanup, asked_for, plain_branch, plain_branches
 from stepwell.replay.primitives.child import ChildOptions, OnParentClose, StartOptions
 from stepwell.replay.primitives.effect import Given
+from stepwell.replay.primitives.handle import AtEnd, Handling
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.observe import Absent, Observed
@@ -30,7 +31,7 @@ from stepwell.replay.primitives.sleep import Slept
 from stepwell.replay.primitives.step import Tried
 from stepwell.replay.primitives.stream import Stream
 from stepwell.replay.primitives.wait_any import Arrived, Awaited
-from stepwell.replay.signals import Signal
+from stepwell.replay.signals import Request, Signal
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step
 from stepwell.replay.workflows import Workflow
@@ -328,6 +329,59 @@ class SyncContext:
     def signals(self) -> SyncObserved:
         """Read the mailbox without taking anything: `latest`, `all`, `has`."""
         return SyncObserved(self._inner.signals, self._code, "signals")
+
+    @overload
+    def handle(
+        self,
+        request: Request[T, R],
+        handler: Callable[[SyncContext, T], R],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: Signal[T],
+        handler: Callable[[SyncContext, T], Any],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: str,
+        handler: Callable[[SyncContext, Any], Any],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    def handle(
+        self,
+        request: str | Signal[Any],
+        handler: Callable[[SyncContext, Any], Any],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling:
+        """Answer requests while the workflow continues: `ctx.handle(reserve, on_reserve)`.
+
+        Each request runs `handler(ctx, payload)` in a branch of its own (`handle reserve/~0`), at once; what it
+        returns is the reply, and an exception refuses the request. `validate` rejects a payload by raising, before the
+        request is taken; it may look at variables of the workflow. The run waits for requests in progress before it
+        ends; with `at_end="cancel"` it cancels and refuses them.
+        """
+        return self._code.read(
+            asked_for("handle", name or request),
+            lambda: self._inner.handle(
+                request, plain_branch(handler, SyncContext), validate=validate, at_end=at_end, name=name
+            ),
+        )
 
     @overload
     def topic(
