@@ -8,7 +8,7 @@ from typing import Any, Final
 Node = dict[str, Any]
 
 # Whatever is drawn here, and how often.
-KINDS: Final = {"within": 4, "nap": 2, "business": 0.5}
+KINDS: Final = {"within": 4, "nap": 2, "business": 0.5, "cleanup": 3, "effect": 2, "always": 2, "undone child": 1}
 
 
 class Further:
@@ -28,6 +28,9 @@ class Further:
         places = rng.sample(("top", "branches", "race", "items", "loop", "undo", "handler"), rng.randint(2, 4))
         items = [self._place(place) for place in places]
         ends_badly = "undo" in places or rng.random() < 0.3
+        if rng.random() < 0.5:
+            body = self._node("seq", items=[self._step("ok"), self._node("nap", seconds=rng.choice((0.05, 0.5)))])
+            items.insert(0, self._node("serve", names=rng.choice((["a"], ["b"], ["t"])), body=body))
         program = {"body": self._node("seq", items=items), "continues": 0, "code": "async"}
         return [program | {"ending": {"op": "rollback"} if ends_badly else None}]
 
@@ -36,7 +39,9 @@ class Further:
         match place:
             case "branches" | "race":
                 branches = {f"b{index}": self._some() for index in range(2)}
-                how = {"first": "success"} if place == "race" else {"on_error": rng.choice(("wait_all", "fail_fast"))}
+                how: Node = {"first": "success"}
+                if place != "race":
+                    how = {"on_error": rng.choice(("wait_all", "fail_fast"))}
                 return self._node("race" if place == "race" else "join", branches=branches, **how)
             case "items":
                 how = {"limit": rng.randint(1, 2), "on_error": rng.choice(("wait_all", "fail_fast"))}
@@ -62,6 +67,15 @@ class Further:
     def _new(self, *, is_undo: bool) -> Node:
         rng = self._rng
         match rng.choices(self._kinds, [KINDS[kind] for kind in self._kinds])[0]:
+            case "cleanup":
+                return self._node("cleanup", kind="ok", lasts=0.03, value=0, fails=1, body=self._limited(is_undo))
+            case "effect":
+                return self._node("effect", kind="ok", lasts=0.03, value=0, fails=1)
+            case "always":
+                return self._step("always", lasts=rng.choice((0.03, 0.3)))
+            case "undone child":
+                program = {"body": self._node("seq", items=[self._step("ok")]), "ending": None, "continues": 0}
+                return self._node("child", program=program, key=False, on_parent_close="leave", undone=True)
             case "nap" | "business" as op:
                 return self._node(op, seconds=rng.choice((0.0, 0.001, 0.05, 0.4, 2.0)))
             case _:
@@ -70,9 +84,17 @@ class Further:
     def _limited(self, is_undo: bool) -> Node:
         """What may run out of time."""
         rng = self._rng
-        match rng.choice(("step", "step", "sleep", "receive", "race", "join", "within", "seq", "nap")):
+        plain = ("step", "step", "sleep", "receive", "race", "join", "within", "seq", "nap")
+        match rng.choice((*plain, "cleanup", "effect", "always")):
             case "step":
                 return self._step(rng.choice(("ok", "flaky", "sync", "slow")), lasts=rng.choice((0, 0.03, 0.3, 1.0)))
+            case "cleanup":
+                inner = self._node("sleep", seconds=rng.choice((0.05, 0.5)))
+                return self._node("cleanup", kind="ok", lasts=0.03, value=0, fails=1, body=inner)
+            case "effect":
+                return self._node("effect", kind="ok", lasts=0.03, value=0, fails=1)
+            case "always":
+                return self._step("always", lasts=rng.choice((0.03, 0.3)))
             case "sleep":
                 return self._node("sleep", seconds=rng.choice((0.0, 0.05, 0.5, 2.0)))
             case "receive":
@@ -93,7 +115,10 @@ class Further:
 
     def _step(self, kind: str, *, lasts: float = 0.03) -> Node:
         kind, lasts = ("ok", 3.0) if kind == "slow" else (kind, lasts)
-        return self._node("step", kind=kind, lasts=lasts, value=0, fails=1)
+        if kind == "always":  # undone whatever comes of it
+            kind = self._rng.choice(("undoable_always", "undoable_always", "unsure_always"))
+        step = self._node("step", kind=kind, lasts=lasts, value=0, fails=1)
+        return self._node("try", body=step) if kind == "unsure_always" else step
 
     def _node(self, op: str, **parts: Any) -> Node:
         self._count += 1

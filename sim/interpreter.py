@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, NotRequired, TypedDict
 
-from sim.bodies import PART, RETRY, STEPS, step_by
+from sim.bodies import PART, RETRY, STEPS, step_by, undo_child
 from sim.checks.streams import STREAM
 from sim.forms import open_form
 from sim.ledger import draw_here
 from sim.model import refuse
 from sim.odd import EXCEPTIONS
-from sim.plain import PlainTwin, finish, path_of, twin_of
+from sim.plain import PlainTwin, finish, path_of, scope_of, twin_of
 from sim.programs import Node
 from sim.reach import REACH
 from sim.tasks import run_in_turn, run_tasks
@@ -91,6 +91,11 @@ class Interpreter:
                 return await self._handle(ctx, node, at)
             case "within":
                 return await self._within(ctx, node, at)
+            case "cleanup":
+                return await self._cleanup(ctx, node, at)
+            case "serve":
+                self._serve(ctx, node)
+                return ["serving"]
             case "nap":
                 await self._nap(ctx, node)
                 return ["napped"]
@@ -182,12 +187,16 @@ class Interpreter:
             case "child":
                 key = f"{ctx.run_id}-{path}" if node["key"] else None
                 policy = node.get("on_parent_close", "leave")
-                child = ctx.child(HELPER, node["program"], name=name, key=key, on_parent_close=policy)
+                undo = undo_child if "undone" in node else None
+                child = ctx.child(HELPER, node["program"], name=name, key=key, on_parent_close=policy, compensate=undo)
                 if "within" in node:
                     await ctx.wait_any(f"{name}w", child=done(child), late=timer(node["within"]))
                 value = ["child", await child]
             case "children":
                 value = ["children", await ctx.children(HELPER, node["programs"], name=name)]
+            case "effect":
+                await ctx.compensate_with(name, STEPS["ok"], node, [])
+                value = ["registered"]
             case "emit":
                 value = ["emitted", await ctx.emit(node["event"], {"at": path}, name=name)]
             case "checkpoint":
@@ -212,6 +221,29 @@ class Interpreter:
         else:
             reason = f"refused {mark}"
             await (ctx.refuse(message, reason) if isinstance(ctx, PlainTwin) else message.refuse(reason))
+
+    async def _cleanup(self, ctx: Context, node: Node, at: str) -> Any:
+        """Do something in a block with a clean-up."""
+        block: Any = ctx.cleanup(node["id"], STEPS["ok"], node, [])
+        if hasattr(block, "__enter__"):  # of a plain function
+            with block:
+                return ["cleaned", await self.run(ctx, node["body"], at)]
+        async with block:
+            return ["cleaned", await self.run(ctx, node["body"], at)]
+
+    def _serve(self, ctx: Context, node: Node) -> None:
+        """Answer requests beside the rest of the program; every third one is refused."""
+
+        async def handler(inner: Context, payload: dict[str, Any]) -> Any:
+            mark = payload["mark"]
+            await Interpreter().run(inner, node["body"], path_of(inner))
+            if int(mark[1:]) % 3 == 0 and any(
+                one.owes == scope_of(inner).location for one in scope_of(inner).turn.owed
+            ):
+                inner.fail(f"refused {mark}")
+            return {"answer": mark}
+
+        ctx.handle(_signals(node)[0], handler, name=node["id"])
 
     async def _nap(self, ctx: Context | PlainTwin, node: Node) -> None:
         if isinstance(ctx, PlainTwin):

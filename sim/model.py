@@ -30,6 +30,8 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
             return _ONLY_OK if node["timeout"] is None else BOTH
         case "fail" | "odd":
             return _ONLY_FAIL
+        case "cleanup":
+            return outcomes(node["body"], are_cancels)
         case "handle" | "within":
             return _set(True, FAIL in outcomes(node["body"], are_cancels))
         case "children":
@@ -54,6 +56,8 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
 
 def _step(node: Node) -> Outcomes:
     match node["kind"]:
+        case "unsure_always":
+            return _ONLY_FAIL
         case "bad" | "fatal" | "odd" | "odd_sync":
             return _ONLY_FAIL
         case "timed":
@@ -124,8 +128,10 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return refuse(node["body"], part, are_cancels)
         case "handle", ["unhandled"]:
             return None
-        case ("within", ["late"]) | ("nap", ["napped"]):
+        case ("within", ["late"]) | ("nap", ["napped"]) | ("effect", ["registered"]) | ("serve", ["serving"]):
             return None
+        case "cleanup", ["cleaned", part]:
+            return refuse(node["body"], part, are_cancels)
         case "within", ["in time", part]:
             return refuse(node["body"], part, are_cancels)
         case "handle", ["handled", str(name), {"mark": str()}, part] if _is_named(node, name):

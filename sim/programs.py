@@ -286,6 +286,12 @@ def longest(part: Any) -> float:
     match part["op"]:
         case "sleep" | "sleep_until" | "nap" | "business":
             return float(part["seconds"])
+        case "cleanup":
+            return 4.0 + longest(part["body"])
+        case "effect":
+            return 4.0
+        case "serve":
+            return 8.0 + 4 * longest(part["body"])
         case "within":
             return 1.0 + float(part["seconds"])
         case "receive" | "receive_many" | "wait_any" | "topic":

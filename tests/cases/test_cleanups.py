@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,6 +15,7 @@ from stepwell import (
     Fatal,
     Retry,
     RunFailed,
+    StepContext,
     StepFailed,
     SyncContext,
     Workflow,
@@ -40,6 +42,16 @@ async def release(lock: str) -> None:
 async def break_down(lock: str) -> None:
     LINES.append(f"try to release {lock}")
     raise Fatal("the lock is stuck")
+
+
+class Lock(NamedTuple):
+    name: str
+    held: timedelta
+
+
+@step
+async def release_typed(info: StepContext, lock: Lock) -> None:
+    LINES.append(f"release {lock.name} after {lock.held}")
 
 
 async def act(what: str) -> str:
@@ -266,6 +278,24 @@ def plainly(ctx: SyncContext) -> str:
         ctx.receive("go")
     ctx.step("after", act, "after")
     return "done"
+
+
+@pytest.mark.parametrize("way", ["end", "cancel"])
+async def test_a_clean_up_gets_its_arguments_as_it_declares_them(harness: Harness, way: str):
+    @workflow
+    async def flow(ctx: Context) -> None:
+        async with ctx.cleanup(release_typed, Lock("door", timedelta(hours=1))):
+            await ctx.receive("go")
+
+    worker, run = await begun(harness, flow)
+    worker = await harness.takeover(worker, flow)
+    if way == "end":
+        await worker.signal(run.run_id, "go")
+    else:
+        await worker.do(worker.engine.cancel(run.run_id))
+    await harness.advance("1m")
+
+    assert LINES == ["release door after 1:00:00"]
 
 
 async def test_a_plain_workflow_cleans_up_once(harness: Harness):

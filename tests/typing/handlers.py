@@ -32,7 +32,7 @@ async def theatre(ctx: Context) -> None:
     ctx.handle(note, on_note, at_end="cancel")
     ctx.handle("reserve", on_reserve)
     ctx.handle(note, on_reserve)  # type: ignore[arg-type]
-    ctx.handle(note, on_note, at_end="later")  # type: ignore[arg-type]
+    ctx.handle(note, on_note, at_end="later")  # type: ignore[call-overload]
 
 
 @workflow

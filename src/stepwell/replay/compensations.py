@@ -56,6 +56,11 @@ def signature_of(fn: Callable[..., Any]) -> Signature:
     return fn.signature if isinstance(fn, Step) else hints_of(fn)
 
 
+def body_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose annotations say what it takes."""
+    return fn.fn if isinstance(fn, Step) else fn
+
+
 def is_bound(journal: Journal, entry: Entry) -> bool:
     """Whether the code has passed the place of an entry in this process, so that its compensation is known."""
     return entry.location in journal.bound or entry.location in journal.bound_effects
@@ -109,7 +114,9 @@ def _read_effect(turn: Turn, entry: Entry, name: str, payload: bytes) -> tuple[C
         raise UndoFailed(record_failure(_unknown(path, name), path=path))
     place = turn.place(entry.location, "the input", field="undo")
     try:
-        args, _ = decode_call(payload, fn, skip=count_given_first(signature_of(fn)), codec=turn.codec, place=place)
+        args, _ = decode_call(
+            payload, body_of(fn), skip=count_given_first(signature_of(fn)), codec=turn.codec, place=place
+        )
     except StepwellError as error:
         raise UndoFailed(record_failure(error, path=path)) from error
     return fn, args
@@ -128,7 +135,7 @@ def _read(
     else:
         signature = signature_of(compensation)
         skip = count_given_first(signature)
-        args, kwargs = decode_call(payload, compensation, skip=skip, codec=turn.codec, place=place)
+        args, kwargs = decode_call(payload, body_of(compensation), skip=skip, codec=turn.codec, place=place)
         last = signature.positional(skip + len(args) + len(kwargs))
         hint = ANY if last is None else last.hint
         _check_typed(turn, entry, signature, skip)

@@ -11,7 +11,7 @@ from stepwell.ids import RunId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, begun
 from stepwell.model.states import EntryKind, EntryStatus
-from stepwell.replay.compensations import describe_call, name_of, signature_of
+from stepwell.replay.compensations import body_of, describe_call, name_of, signature_of
 from stepwell.replay.headers import pack
 from stepwell.replay.parameters import count_given_first
 from stepwell.replay.recorded_values import stopped
@@ -87,7 +87,7 @@ def describe_effect(turn: Turn, location: Location, fn: Callable[..., Any], args
     place = turn.place(location, "the input", field="undo")
     skip = count_given_first(signature_of(fn))
     try:
-        arguments = encode_call(args, {}, fn, skip=skip, codec=turn.codec, place=place)
+        arguments = encode_call(args, {}, body_of(fn), skip=skip, codec=turn.codec, place=place)
     except StoreError as error:
         raise stopped(turn, turn.journal.names.text(location), error) from error
     return pack(["", name_of(fn)], arguments)
