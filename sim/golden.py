@@ -44,6 +44,9 @@ class _Builder:
     def within(self, seconds: float, body: Node) -> Node:
         return self.node("within", seconds=seconds, body=body)
 
+    def cleanup(self, body: Node) -> Node:
+        return self.node("cleanup", kind="ok", lasts=0.01, value=0, fails=1, body=body)
+
     def child(
         self, *items: Node, ending: str | None = None, continues: int = 0, key: bool = False, **parts: Any
     ) -> Node:
@@ -108,6 +111,7 @@ def _programs() -> dict[str, Program]:
         **_named(b),
         **_forms(b),
         **_time(b),
+        **_blocks(b),
     }
 
 
@@ -197,6 +201,28 @@ def _time(b: _Builder) -> dict[str, Program]:
             b.undoable(b.within(0.05, b.sleep(1.0)), b.node("nap", seconds=0.1), b.step()), ending="rollback"
         ),
         "business hours": b.program(b.step(), b.node("business", seconds=0.1), b.step()),
+    }
+
+
+def _blocks(b: _Builder) -> dict[str, Program]:
+    race = {"first": "success"}
+    return {
+        "blocks": b.program(
+            b.cleanup(b.step()),
+            b.within(0.1, b.cleanup(b.sleep(1.0))),
+            b.branches("race", b.cleanup(b.sleep(2.0)), b.step(lasts=0.1), **race),
+            b.loop(b.cleanup(b.step())),
+            b.step(),
+        ),
+        "effects": b.program(
+            b.node("effect", kind="ok", lasts=0.01, value=0, fails=1),
+            b.step("undoable_always"),
+            b.attempt(b.step("unsure_always")),
+            b.within(0.05, b.step("undoable_always", lasts=0.5)),
+            b.child(b.step(), undone=True, on_parent_close="leave"),
+            ending="rollback",
+        ),
+        "handlers": b.program(b.node("serve", names=["a"], body=b.step(lasts=0.2)), b.step(lasts=0.5), b.sleep(2.0)),
     }
 
 
