@@ -92,7 +92,7 @@ def _outcome(info: StepContext, node: Node) -> Any:
             raise RetryAfter(0.4)
         case "bad":
             raise Broken("always")
-        case "fatal":
+        case "fatal" | "unsure_always":
             raise Fatal("final")
         case "odd" | "odd_sync":
             return raise_odd(node["odd"])
@@ -132,6 +132,21 @@ async def _undo(info: StepContext, node: Node, after: list[str], result: Any) ->
         raise Flaky("undo")
     if node["undo_fails"] == "stuck" and world.are_faults_on:
         raise Fatal("cannot be undone yet")
+
+
+async def _undo_always(info: StepContext, node: Node, after: list[str], result: Any) -> None:
+    """Undoes a step whose outcome may not be known."""
+    world = world_here()
+    world.body_began(info, node)
+    if result is not None:
+        world.check_undone(info.run_id, info.path, node, result)
+    elif not info.path.endswith("~begun~undo"):
+        world.violate("I30", info.run_id, f"{info.path} was given no result")
+
+
+async def undo_child(info: StepContext, program: dict[str, Any]) -> None:
+    """Undoes a child."""
+    world_here().body_began(info)
 
 
 def undo_twin(info: StepContext, node: Node, after: list[str], result: Any) -> None:
@@ -254,6 +269,8 @@ PART: Step[..., Any] = step(_undo_part, name="part")
 STEPS: dict[str, Step[..., Any]] = {
     "ok": step(_work, retry=RETRY),
     "undoable": step(_work, retry=RETRY, compensate=step(_undo, retry=RETRY)),
+    "undoable_always": step(_work, retry=RETRY, compensate=step(_undo_always, retry=RETRY), undo="always"),
+    "unsure_always": step(_work, retry=RETRY, compensate=step(_undo_always, retry=RETRY), undo="always"),
     "sync": step(_work_sync, retry=RETRY),
     "odd_sync": step(_work_sync, retry=RETRY),
     # Shorter than a thread may be waited for: its time must not begin before its body does.

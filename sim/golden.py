@@ -41,6 +41,12 @@ class _Builder:
     def topic(self, timeout: float | None = None, since: str = "wait") -> Node:
         return self.node("topic", topic="x", where=None, since=since, timeout=timeout)
 
+    def within(self, seconds: float, body: Node) -> Node:
+        return self.node("within", seconds=seconds, body=body)
+
+    def cleanup(self, body: Node) -> Node:
+        return self.node("cleanup", kind="ok", lasts=0.01, value=0, fails=1, body=body)
+
     def child(
         self, *items: Node, ending: str | None = None, continues: int = 0, key: bool = False, **parts: Any
     ) -> Node:
@@ -104,6 +110,8 @@ def _programs() -> dict[str, Program]:
         **_asyncio(b),
         **_named(b),
         **_forms(b),
+        **_time(b),
+        **_blocks(b),
     }
 
 
@@ -175,6 +183,46 @@ def _branches(b: _Builder) -> dict[str, Program]:
         "loop that commits seldom": b.program(b.loop(b.step(), times=5, commit_every=2, trim_every=3)),
         "loop at most once": b.program(b.loop(b.step("once_only"), times=3)),
         "loop with waits": b.program(b.loop(b.seq(b.step("undoable"), b.sleep(0.4)), keep=1)),
+    }
+
+
+def _time(b: _Builder) -> dict[str, Program]:
+    race = {"first": "success"}
+    return {
+        "limits": b.program(
+            b.within(0.05, b.step(lasts=0.3)),
+            b.within(3.0, b.step()),
+            b.node("nap", seconds=0.3),
+            b.within(0.1, b.branches("race", b.sleep(1.0), b.receive(), **race)),
+            b.loop(b.within(0.05, b.seq(b.step(), b.sleep(1.0)))),
+            b.step(),
+        ),
+        "limits of what is undone": b.program(
+            b.undoable(b.within(0.05, b.sleep(1.0)), b.node("nap", seconds=0.1), b.step()), ending="rollback"
+        ),
+        "business hours": b.program(b.step(), b.node("business", seconds=0.1), b.step()),
+    }
+
+
+def _blocks(b: _Builder) -> dict[str, Program]:
+    race = {"first": "success"}
+    return {
+        "blocks": b.program(
+            b.cleanup(b.step()),
+            b.within(0.1, b.cleanup(b.sleep(1.0))),
+            b.branches("race", b.cleanup(b.sleep(2.0)), b.step(lasts=0.1), **race),
+            b.loop(b.cleanup(b.step())),
+            b.step(),
+        ),
+        "effects": b.program(
+            b.node("effect", kind="ok", lasts=0.01, value=0, fails=1),
+            b.step("undoable_always"),
+            b.attempt(b.step("unsure_always")),
+            b.within(0.05, b.step("undoable_always", lasts=0.5)),
+            b.child(b.step(), undone=True, on_parent_close="leave"),
+            ending="rollback",
+        ),
+        "handlers": b.program(b.node("serve", names=["a"], body=b.step(lasts=0.2)), b.step(lasts=0.5), b.sleep(2.0)),
     }
 
 

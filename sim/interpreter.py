@@ -8,19 +8,20 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, NotRequired, TypedDict
 
-from sim.bodies import PART, RETRY, STEPS, step_by
+from sim.bodies import PART, RETRY, STEPS, step_by, undo_child
 from sim.checks.streams import STREAM
 from sim.forms import open_form
 from sim.ledger import draw_here
 from sim.model import refuse
 from sim.odd import EXCEPTIONS
-from sim.plain import PlainTwin, finish, path_of, twin_of
+from sim.plain import PlainTwin, finish, path_of, scope_of, twin_of
 from sim.programs import Node
 from sim.reach import REACH
 from sim.tasks import run_in_turn, run_tasks
 from sim.witness import WITNESSES
 from stepwell.errors import Failure, InvalidOptionError, Rollback, RunError
 from stepwell.ids import RunId
+from stepwell.model.business_hours import BusinessHours
 from stepwell.model.locations import gate_name
 from stepwell.replay.context import Context
 from stepwell.replay.primitives.loop import Break, Continue
@@ -41,6 +42,7 @@ class Marked(TypedDict):
 
 
 TYPED = Signal[Marked]("t")
+ALWAYS = BusinessHours({"mon-sun": "00:00-24:00"}, zone="UTC")
 
 
 class Interpreter:
@@ -87,6 +89,16 @@ class Interpreter:
                 return ["tasks", node["form"], await run_tasks(node["form"], work)]
             case "handle":
                 return await self._handle(ctx, node, at)
+            case "within":
+                return await self._within(ctx, node, at)
+            case "cleanup":
+                return await self._cleanup(ctx, node, at)
+            case "serve":
+                self._serve(ctx, node)
+                return ["serving"]
+            case "nap":
+                await self._nap(ctx, node)
+                return ["napped"]
             case "fail":
                 return self._fail(ctx, node)
             case "odd":
@@ -131,6 +143,9 @@ class Interpreter:
             case "sleep_until":
                 slept = await ctx.sleep_until(name, ctx.now() + timedelta(seconds=node["seconds"]))
                 value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
+            case "business":
+                slept = await ctx.sleep_business(name, timedelta(seconds=node["seconds"]), ALWAYS)
+                value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
             case "sleep":
                 slept = await ctx.sleep(name, node["seconds"])
                 value = ["slept", slept.due_at.isoformat(), slept.woke_at.isoformat()]
@@ -172,12 +187,16 @@ class Interpreter:
             case "child":
                 key = f"{ctx.run_id}-{path}" if node["key"] else None
                 policy = node.get("on_parent_close", "leave")
-                child = ctx.child(HELPER, node["program"], name=name, key=key, on_parent_close=policy)
+                undo = undo_child if "undone" in node else None
+                child = ctx.child(HELPER, node["program"], name=name, key=key, on_parent_close=policy, compensate=undo)
                 if "within" in node:
                     await ctx.wait_any(f"{name}w", child=done(child), late=timer(node["within"]))
                 value = ["child", await child]
             case "children":
                 value = ["children", await ctx.children(HELPER, node["programs"], name=name)]
+            case "effect":
+                await ctx.compensate_with(name, STEPS["ok"], node, [])
+                value = ["registered"]
             case "emit":
                 value = ["emitted", await ctx.emit(node["event"], {"at": path}, name=name)]
             case "checkpoint":
@@ -202,6 +221,48 @@ class Interpreter:
         else:
             reason = f"refused {mark}"
             await (ctx.refuse(message, reason) if isinstance(ctx, PlainTwin) else message.refuse(reason))
+
+    async def _cleanup(self, ctx: Context, node: Node, at: str) -> Any:
+        """Do something in a block with a clean-up."""
+        block: Any = ctx.cleanup(node["id"], STEPS["ok"], node, [])
+        if hasattr(block, "__enter__"):  # of a plain function
+            with block:
+                return ["cleaned", await self.run(ctx, node["body"], at)]
+        async with block:
+            return ["cleaned", await self.run(ctx, node["body"], at)]
+
+    def _serve(self, ctx: Context, node: Node) -> None:
+        """Answer requests beside the rest of the program; every third one is refused."""
+
+        async def handler(inner: Context, payload: dict[str, Any]) -> Any:
+            mark = payload["mark"]
+            await Interpreter().run(inner, node["body"], path_of(inner))
+            if int(mark[1:]) % 3 == 0 and any(
+                one.owes == scope_of(inner).location for one in scope_of(inner).turn.owed
+            ):
+                inner.fail(f"refused {mark}")
+            return {"answer": mark}
+
+        ctx.handle(_signals(node)[0], handler, name=node["id"])
+
+    async def _nap(self, ctx: Context | PlainTwin, node: Node) -> None:
+        if isinstance(ctx, PlainTwin):
+            await ctx.sleep(node["id"], node["seconds"])
+        else:
+            await asyncio.sleep(node["seconds"])
+
+    async def _within(self, ctx: Context, node: Node, at: str) -> Any:
+        """Do something for so long. A plain function cannot: it takes its time."""
+        if isinstance(ctx, PlainTwin):
+            return ["in time", await self.run(ctx, node["body"], at)]
+        limit = asyncio.timeout(node["seconds"])
+        try:
+            async with limit:
+                return ["in time", await self.run(ctx, node["body"], at)]
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return ["late"]
 
     async def _handle(self, ctx: Context, node: Node, at: str) -> Any:
         """Take a message, do what it asks for, and answer before that or after it."""

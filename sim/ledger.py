@@ -51,7 +51,10 @@ class Ledger:
         run_id, _, place = info.idempotency_key.partition(":")
         is_carried = info.path.startswith("~run")
         expected = info.path.partition("/")[2] if is_carried else info.path
-        if place != expected.replace("~undo", "/~undo") or (run_id == info.run_id) == is_carried:
+        if (
+            place != expected.replace("~begun", "/~begun").replace("~undo", "/~undo")
+            or (run_id == info.run_id) == is_carried
+        ):
             world.violate("I27", info.run_id, f"key {info.idempotency_key} of {info.path} changed its form")
 
 

@@ -30,7 +30,9 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
             return _ONLY_OK if node["timeout"] is None else BOTH
         case "fail" | "odd":
             return _ONLY_FAIL
-        case "handle":
+        case "cleanup":
+            return outcomes(node["body"], are_cancels)
+        case "handle" | "within":
             return _set(True, FAIL in outcomes(node["body"], are_cancels))
         case "children":
             parts = [outcomes_of_program(program, are_cancels=are_cancels) for program in node["programs"]]
@@ -54,6 +56,8 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
 
 def _step(node: Node) -> Outcomes:
     match node["kind"]:
+        case "unsure_always":
+            return _ONLY_FAIL
         case "bad" | "fatal" | "odd" | "odd_sync":
             return _ONLY_FAIL
         case "timed":
@@ -124,6 +128,12 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return refuse(node["body"], part, are_cancels)
         case "handle", ["unhandled"]:
             return None
+        case ("within", ["late"]) | ("nap", ["napped"]) | ("effect", ["registered"]) | ("serve", ["serving"]):
+            return None
+        case "cleanup", ["cleaned", part]:
+            return refuse(node["body"], part, are_cancels)
+        case "within", ["in time", part]:
+            return refuse(node["body"], part, are_cancels)
         case "handle", ["handled", str(name), {"mark": str()}, part] if _is_named(node, name):
             return refuse(node["body"], part, are_cancels)
         case "tasks", ["tasks", form, part] if form == node["form"]:
@@ -147,7 +157,7 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case "clock", ["clock", str(), float(chance), str()]:
             return None if 0 <= chance < 1 else wrong
-        case "sleep" | "sleep_until", ["slept", str(due), str(woke)]:
+        case "sleep" | "sleep_until" | "business", ["slept", str(due), str(woke)]:
             return None if due <= woke else wrong
         case "receive", ["got", str(name), {"mark": str()}]:
             return None if _is_named(node, name) else wrong

@@ -19,6 +19,7 @@ from stepwell.replay.workflows import Workflow
 # What is no operation: it is read, or it raises.
 _AT_ONCE = frozenset(
     {"now", "random", "uuid", "fail", "continue_as_new", "version", "patched", "deprecated", "removed", "publish_state"}
+    | {"cleanup", "handle"}
     | {"set_attributes", "set_title", "add_tags", "remove_tags"}
 )
 

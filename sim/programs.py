@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.descriptions import Descriptions
 from sim.forms import Forms
+from sim.further import Further
 from sim.habits import Habits
 
 Node = dict[str, Any]
@@ -65,6 +66,7 @@ class Maker:
         self._habits = Habits(str(rng.getstate()[1][1]))
         self._descriptions = Descriptions(str(rng.getstate()[1][1]))
         self._forms = Forms(f"forms {rng.getstate()[1][1]}")
+        self._further = Further(f"further {rng.getstate()[1][1]}")
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -86,7 +88,7 @@ class Maker:
 
     def further(self) -> list[Node]:
         """Short programs besides those."""
-        programs = [*self._habits.further(), *self._forms.further()]
+        programs = [*self._habits.further(), *self._forms.further(), *self._further.programs()]
         self._descriptions.add(programs)
         return programs
 
@@ -282,8 +284,16 @@ def longest(part: Any) -> float:
     if "body" in part and "continues" in part:
         return longest(part["body"]) * (part["continues"] + 1)
     match part["op"]:
-        case "sleep" | "sleep_until":
+        case "sleep" | "sleep_until" | "nap" | "business":
             return float(part["seconds"])
+        case "cleanup":
+            return 4.0 + longest(part["body"])
+        case "effect":
+            return 4.0
+        case "serve":
+            return 8.0 + 4 * longest(part["body"])
+        case "within":
+            return 1.0 + float(part["seconds"])
         case "receive" | "receive_many" | "wait_any" | "topic":
             return 2.0 + (part["timeout"] or 0.0)
         case "record":

@@ -45,6 +45,12 @@ PRIMITIVES: Final[dict[str, tuple[str, ...]]] = {
     "loop": ("loop",),
     "gather": ("asyncio.gather",),
     "tasks": ("asyncio tasks",),
+    "within": ("asyncio.timeout",),
+    "nap": ("asyncio.sleep",),
+    "business": ("sleep_business",),
+    "cleanup": ("cleanup",),
+    "effect": ("compensate_with",),
+    "serve": ("handle",),
     "child": ("child",),
     "children": ("children",),
     "spawn": ("spawn",),
@@ -55,6 +61,7 @@ PRIMITIVES: Final[dict[str, tuple[str, ...]]] = {
 # What no code can do, by design.
 IMPOSSIBLE: Final[dict[tuple[str, str], str]] = {
     ("continue_as_new", _UNDO): "a run that undoes what it did has no successor",
+    **{("handle", place): "requests are handled by the workflow itself" for place in PLACES if place != _TOP},
 }
 
 Cell = tuple[str, str]  # primitive, place

@@ -48,8 +48,12 @@ TWINS = {
     "State": Source("stepwell.replay.primitives.publish", "SyncState"),
     "Stream": Source("stepwell.replay.primitives.stream", "SyncStream"),
 }
+# What plain code gets in another way: made anew each time the function runs, and known again by its answers.
+BLOCKS = {"Cleanup": "SyncCleanup"}
 MESSAGE = "stepwell.replay.primitives.receive"
-HELPERS = dict.fromkeys(("PlainCode", "asked_for", "plain_branch", "plain_branches"), "stepwell.replay.plain_code")
+HELPERS = dict.fromkeys(
+    ("PlainCode", "SyncCleanup", "asked_for", "plain_branch", "plain_branches"), "stepwell.replay.plain_code"
+)
 OPERATIONS = ("Operation", "ChildOperation")
 # What is there already when the function runs again: it need not be told.
 BODIES = {
@@ -109,6 +113,8 @@ class Plain(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in BLOCKS:
+            return ast.Name(BLOCKS[node.id])
         return ast.Name(TWINS[node.id].name) if node.id in TWINS else node
 
     def _visited(self, node: ast.expr) -> ast.expr:
@@ -254,6 +260,8 @@ class Twin:
         if word == "NoReturn":
             # The overloads allow no workflow at all, or one; handed on, it may be either.
             return call + ("  # type: ignore[arg-type]" if node.name == "continue_as_new" else "")
+        if word in BLOCKS:
+            return f"return {BLOCKS[word]}(lambda: {call}, self._code, {self._asked(node)})"
         if word in TWINS:
             return f"return {TWINS[word].name}({call}, self._code, {self._asked(node)})"
         return told("ask" if word in OPERATIONS else "read", self._asked(node), call, plain(node.returns))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sim.cases import (
     arguments,
+    blocks,
     bodies,
     branches,
     chains,
@@ -33,6 +34,7 @@ _RUNS: dict[str, Case] = {
     **repairs.CASES,
     **timers.CASES,
     **runs.CASES,
+    **blocks.CASES,
 }
 CASES: dict[str, Callable[[], Iterator[Tried]]] = {
     **{name: case.tries for name, case in _RUNS.items()},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from sim.cases.case import Case
 from stepwell import Context, Retry, StepContext, done, signal, step, timer, workflow
 
@@ -45,4 +47,45 @@ async def timing(ctx: Context) -> list[int]:
     return minutes
 
 
-CASES = {"timers of every kind": Case(timing, output=[10, 20, 30, 40, 50])}
+@workflow
+async def limiting(ctx: Context) -> list[int]:
+    """How many minutes each limit of asyncio took, and what it stopped."""
+    minutes: list[int] = []
+    since = ctx.now()
+
+    def note() -> None:
+        nonlocal since
+        minutes.append(round((ctx.now() - since).total_seconds() / 60))
+        since = ctx.now()
+
+    await asyncio.sleep(600)
+    note()
+    try:
+        async with asyncio.timeout(1200):
+            await ctx.receive("never")
+    except TimeoutError:
+        note()
+    try:
+        async with asyncio.timeout(1800):
+            await ctx.sleep("too long", "5h")
+    except TimeoutError:
+        note()
+    async with asyncio.timeout(3600):
+        await ctx.sleep("in time", "40m")
+    note()
+
+    async def late(inner: Context) -> None:
+        await asyncio.sleep(3000)
+
+    async def _later(inner: Context) -> None:
+        await inner.sleep("long", "5h")
+
+    await ctx.race("race", {"late": late, "later": _later})
+    note()
+    return minutes
+
+
+CASES = {
+    "timers of asyncio": Case(limiting, output=[10, 20, 30, 40, 50]),
+    "timers of every kind": Case(timing, output=[10, 20, 30, 40, 50]),
+}

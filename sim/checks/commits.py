@@ -115,7 +115,8 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
         checker.violate("I2", shadow.run_id, f"a second result at {path}")
     if row.status in _FORWARD:
         for closed in shadow.closed:
-            if entry.location.startswith(closed) and not path.endswith("~undo"):
+            is_block = checker.nodes.get(path.rpartition("/")[2], {}).get("op") == "cleanup"  # of a lost branch
+            if entry.location.startswith(closed) and not path.endswith("~undo") and not is_block:
                 checker.violate("I33", shadow.run_id, f"{path} was recorded after {shadow.path(closed)} had ended")
     if entry.at > now:
         checker.violate("I24", shadow.run_id, f"{path} ended in the future")

@@ -9,6 +9,7 @@ from stepwell.clock import Instant
 from stepwell.model.entries import Attempt, Entry, Progress
 from stepwell.model.locations import Location, format_path, is_undoing, undo
 from stepwell.model.states import EntryKind, WaitKind
+from stepwell.model.undos import is_settled
 
 
 @dataclass(slots=True)
@@ -54,8 +55,10 @@ class Shadow:
 
     def trim(self, low: Location, high: Location) -> None:
         """What the store may forget."""
-        for location in [at for at, entry in self.entries.items() if low <= at < high and entry.undo is None]:
+        inside = [(at, entry) for at, entry in self.entries.items() if low <= at < high]
+        for location in [at for at, entry in inside if entry.undo is None or is_settled(entry, self.entries)]:
             del self.entries[location]
+            self.undoable.pop(undo(location), None)
         for location in [at for at in self.attempts if low <= at < high]:
             del self.attempts[location]
 
@@ -78,5 +81,9 @@ class Shadow:
 
     def left_to_undo(self) -> list[Entry]:
         """What a rollback still has to undo, last first."""
-        left = [e for at, e in self.undoable.items() if e.seq > self.floor and at not in self.ever]
+        left = [
+            e
+            for at, e in self.undoable.items()
+            if e.seq > self.floor and at not in self.ever and not is_settled(e, self.entries)
+        ]
         return sorted(left, key=lambda entry: entry.seq, reverse=True)

@@ -37,7 +37,7 @@ def recorded_before_what_is_ready() -> Patches:
 def tasks_numbered_in_the_turn() -> Patches:
     """Tasks and operations are counted over the whole turn, with those that a replay does not make."""
     return [
-        (TurnLoop, "next_number", lambda self: self._numbers.next()),
+        (TurnLoop, "next_number", lambda self: self.numbers.next()),
         (TurnLoop, "own_task", lambda self, coro: self.create_task(coro)),
     ]
 

@@ -13,6 +13,7 @@ from unittest.mock import patch
 from sim.cases.sweeps import sweep_cases
 from sim.runner import prepare
 from sim.sabotage.attributes import DESCRIPTION_SWITCHES, STARTER_SWITCHES
+from sim.sabotage.blocks import BLOCK_SWITCHES, BLOCKS_SHOWN_BY
 from sim.sabotage.engine import ENGINE_SWITCHES
 from sim.sabotage.events import EVENT_SWITCHES
 from sim.sabotage.live import LIVE_SWITCHES
@@ -54,6 +55,7 @@ USUAL: Switches = {
     **DESCRIPTION_SWITCHES,
     **STARTER_SWITCHES,
     **RECORD_SWITCHES,
+    **BLOCK_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}
@@ -96,7 +98,7 @@ SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "lease-never-taken-anew": lambda: sweep_endings("three steps", "sqlite", "live"),
     **dict.fromkeys(DESCRIPTION_SWITCHES, lambda: sweep("describes", "sqlite", "yield", _CRASHES)),
     "histories-not-awaited": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
-    **{name: partial(sweep_cases, cases) for name, cases in SHOWN_BY.items()},
+    **{name: partial(sweep_cases, cases) for name, cases in {**SHOWN_BY, **BLOCKS_SHOWN_BY}.items()},
 }
 
 

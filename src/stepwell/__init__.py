@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         StepwellError,
         WaitTimeout,
     )
+    from stepwell.model.business_hours import BusinessHours
     from stepwell.model.retries import Retry
     from stepwell.model.schedules import at, cron, every
     from stepwell.model.topics import Event
@@ -69,6 +70,7 @@ __all__ = [
     "AskRefused",
     "Break",
     "Budget",
+    "BusinessHours",
     "Cancel",
     "ChildFailed",
     "ChildOperation",
@@ -152,6 +154,7 @@ _HOMES = {
         "StepwellError",
         "WaitTimeout",
     ],
+    "stepwell.model.business_hours": ["BusinessHours"],
     "stepwell.model.retries": ["Retry"],
     "stepwell.model.schedules": ["at", "cron", "every"],
     "stepwell.model.topics": ["Event"],

@@ -61,6 +61,8 @@ def hashed(text: str) -> bytes:
 
 CONTINUED = "~continued"
 """The label of the run that continues another one."""
+COMPENSATES = "~compensates"
+"""The label of the run that undoes another one."""
 
 
 def derived_run_id(parent: RunId, label: str) -> RunId:

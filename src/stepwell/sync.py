@@ -40,6 +40,7 @@ from stepwell.engine.overviews import (
 from stepwell.engine.reasons import Reason
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
+from stepwell.engine.reschedules import Rescheduled
 from stepwell.engine.retention import BackupNote, EraseReport, PruneReport, PruneRound, Retention, Retentions
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
@@ -171,6 +172,16 @@ class SyncHandle(Generic[Result]):
     def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""
         return self._portal.wait(self._inner.cancel(reason, compensate=compensate))
+
+    def wake(self) -> bool:
+        """Let a worker look at this run now; see `Runs.wake`."""
+        return self._portal.wait(self._inner.wake())
+
+    def reschedule(
+        self, path: str | None = None, *, delay: Duration | None = None, until: datetime | None = None
+    ) -> Rescheduled:
+        """Move a deadline of this run, or its begin; see `Runs.reschedule`."""
+        return self._portal.wait(self._inner.reschedule(path, delay=delay, until=until))
 
     def __repr__(self) -> str:
         return self._inner.__repr__()
@@ -421,6 +432,37 @@ class SyncRuns:
     def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
+
+    def compensate(self, target: str, *, by: str = "", reason: str = "") -> SyncHandle[None]:
+        """Undo a completed run in a run of its own; `Engine.compensate` has the promises."""
+        return SyncHandle(self._portal, self._portal.wait(self._inner.compensate(target, by=by, reason=reason)))
+
+    def wake(self, target: str, *, by: str = "", reason: str = "") -> bool:
+        """Let a worker look at a waiting run now: its code runs again from the record, and goes on where it can. A run
+        with a delay begins now.
+
+        Sleeps and timeouts keep their deadlines; `reschedule` moves them. False for a run that a worker executes, that
+        is paused, being undone, or has ended.
+        """
+        return self._portal.wait(self._inner.wake(target, by=by, reason=reason))
+
+    def reschedule(
+        self,
+        target: str,
+        path: str | None = None,
+        *,
+        delay: Duration | None = None,
+        until: datetime | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> Rescheduled:
+        """Move the deadline of a sleep, a timer or a timeout, or the begin of a delayed run, to `delay` from now or to
+        `until`.
+
+        `path` may be left out if the run has one deadline, or has not begun. Raises `RunHeldError` while a worker
+        executes the run, and `InvalidMoveError` for a run that does not wait.
+        """
+        return self._portal.wait(self._inner.reschedule(target, path, delay=delay, until=until, by=by, reason=reason))
 
     def list(
         self,
@@ -1665,6 +1707,15 @@ class SyncEngine:
         back already. If the run has continued as new, the latest run of the chain is cancelled.
         """
         return self._portal.wait(self._inner.cancel(target, reason, compensate=compensate, by=by))
+
+    def compensate(self, target: str, *, by: str = "", reason: str = "") -> SyncHandle[None]:
+        """Undo a completed run: start a run that runs its compensations, last in, first out.
+
+        That run is linked to this one (`forked_from`) and ends `compensated`. A second call starts nothing, and returns
+        the same run. Compensations are found by name. Raises `InvalidMoveError` if the run has not completed or has
+        nothing to undo, and `InvalidOptionError` if a compensation has no name by which it can be found.
+        """
+        return SyncHandle(self._portal, self._portal.wait(self._inner.compensate(target, by=by, reason=reason)))
 
     def explain(self, target: str) -> Explanation:
         """Why a run does not proceed: one sentence, the data behind it, and the chain of causes."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
+    from stepwell.engine.reschedules import Rescheduled
     from stepwell.engine.retention import EraseReport, PruneReport, PruneRound
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.schedule_views import (
@@ -68,6 +69,7 @@ __all__ = [
     "PruneRound",
     "Recovered",
     "RepairPlan",
+    "Rescheduled",
     "RunView",
     "SavedView",
     "Schedule",
@@ -98,6 +100,7 @@ _HOMES = {
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
+    "stepwell.engine.reschedules": ["Rescheduled"],
     "stepwell.engine.retention": ["EraseReport", "PruneReport", "PruneRound"],
     "stepwell.engine.saved_views": ["SavedView"],
     "stepwell.engine.schedule_views": [

@@ -433,6 +433,15 @@ class Engine:
         """
         return await self.runs.cancel(target, reason, compensate=compensate, by=by)
 
+    async def compensate(self, target: str, *, by: str = "", reason: str = "") -> Handle[None]:
+        """Undo a completed run: start a run that runs its compensations, last in, first out.
+
+        That run is linked to this one (`forked_from`) and ends `compensated`. A second call starts nothing, and returns
+        the same run. Compensations are found by name. Raises `InvalidMoveError` if the run has not completed or has
+        nothing to undo, and `InvalidOptionError` if a compensation has no name by which it can be found.
+        """
+        return await self.runs.compensate(target, by=by, reason=reason)
+
     async def explain(self, target: str) -> Explanation:
         """Why a run does not proceed: one sentence, the data behind it, and the chain of causes."""
         return await explain_run(self._backend, target)

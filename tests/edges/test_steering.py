@@ -108,3 +108,26 @@ def test_an_event_that_is_wrong_is_refused(cli: Cli, db: Shop, words: list[str])
 
     assert said.code != 0
     assert "SW10" in said.err
+
+
+def test_a_waiting_run_is_woken_and_a_deadline_is_moved(cli: Cli, db: Shop) -> None:
+    assert "Woken: run" in cli("wake", "approval-1", "--reason", "a look at it", "--db", db.url).out
+    shown = cli("show", "approval-1", "--db", db.url, "-o", "json").json
+    assert shown["status"] == "pending"
+    moved = cli("reschedule", "approval-1", "--in", "2h", "--db", db.url, "-o", "json").json
+    assert (moved["schema"], moved["path"]) == ("stepwell.rescheduled/1", "approve|reject")
+    assert moved["due_at"] < moved["before"]
+    assert (
+        "Rescheduled approve|reject of run"
+        in cli("reschedule", "approval-1", "approve|reject", "--at", "2099-01-01T08:00", "--db", db.url).out
+    )
+    refused = cli("reschedule", "approval-1", "--db", db.url)
+    assert (refused.code, "delay or until" in refused.err) == (2, True)
+    wrong = cli("reschedule", "approval-1", "--at", "soon", "--db", db.url)
+    assert (wrong.code, "2026-12-24T08:00" in wrong.err) == (2, True)
+
+
+def test_a_run_that_cannot_be_compensated_says_why(cli: Cli, db: Shop) -> None:
+    said = cli("compensate", "approval-1", "--db", db.url)
+
+    assert (said.code, "it takes a completed run" in said.err) == (5, True)

@@ -14,7 +14,7 @@ add constraint ended_has_its_time check (
 add constraint owned_is_active check (owner is null or status in ('running', 'cancelling', 'compensating'));
 
 alter table {t}.entries
-add constraint kind_is_known check (kind ~ '^[sozrmtjxlcpvkuaiybwendqRSCP]$'),
+add constraint kind_is_known check (kind ~ '^[sozrmtjxlcpvkuaiybwendqRSCPfg]$'),
 add constraint status_is_known check (status in ('d', 'f'));
 
 alter table {t}.waits

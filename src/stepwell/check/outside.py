@@ -19,7 +19,6 @@ _WORLD: Final = (
     "a replay would do it again and may get another answer; move it into a function and write: "
     "await ctx.step(function, ...)"
 )
-_TIMER: Final = 'its timer is lost in a crash; write timeout="1h" in the operation, or use ctx.wait_any'
 
 _CALLS: Final = {
     "time.time": _TIME,
@@ -42,9 +41,6 @@ _CALLS: Final = {
     "os.getenv": _WORLD,
     "os.system": _WORLD,
     "time.sleep": _SLEEP,
-    "asyncio.sleep": _SLEEP,
-    "asyncio.wait_for": _TIMER,
-    "asyncio.timeout": _TIMER,
     "asyncio.to_thread": _WORLD,
     "asyncio.open_connection": _WORLD,
     "urllib.request.urlopen": _WORLD,

@@ -18,6 +18,7 @@ OPERATIONS: Final = frozenset(
         "once",
         "sleep",
         "sleep_until",
+        "sleep_business",
         "receive",
         "receive_many",
         "topic",
@@ -31,6 +32,7 @@ OPERATIONS: Final = frozenset(
         "wait_any",
         "emit",
         "rollback_checkpoint",
+        "compensate_with",
     }
 )
 # Version gates: they have names of their own, and are not awaited.

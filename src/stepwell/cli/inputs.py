@@ -66,6 +66,16 @@ def _typed(word: str, text: str) -> bool | Decimal | datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
+def read_time(text: str, *, what: str) -> datetime:
+    """A point in time; without an offset, UTC."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        fix = f"write {what} 2026-12-24T08:00+01:00"
+        raise RequestError(f"{what} {text} cannot be read", why=f"{text!r} is not a point in time", fix=fix) from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
 def read_json(text: str, *, what: str) -> Any:
     """The plain value of JSON text, of `@file`, or of standard input for `-`."""
     return _decode(

@@ -57,6 +57,8 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
     "Steer": (
         Listed("pause", "holds", "Pause a run until a person resumes it."),
         Listed("resume", "holds", "Resume a paused run."),
+        Listed("wake", "reschedules", "Let a worker look at a waiting run now."),
+        Listed("reschedule", "reschedules", "Move the deadline of a wait, or the begin of a run."),
         Listed("cancel", "runs", "Cancel a run and the children that it waits for."),
         Listed("workflow", "holds", "List, pause and resume whole workflows."),
         Listed("trigger", "triggers", "List, pause and resume workflows that events start."),
@@ -71,6 +73,7 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("skip", "repairs", "Record a result for a failed step or a wait."),
         Listed("fork", "repairs", "Start a new run from the history of another run."),
         Listed("rollback", "repairs", "Resume an incomplete rollback, or mark an effect as undone."),
+        Listed("compensate", "undoings", "Undo a completed run, in a run of its own."),
         Listed("dlq", "dead_letters", "List what could not be handled; retry, edit or drop it."),
         Listed("alert", "alerts", "Rules that watch runs: list, test, acknowledge and mute them."),
         Listed("outbox", "outbox", "List events that were not sent; send or drop dead letters."),

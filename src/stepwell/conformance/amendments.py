@@ -212,6 +212,16 @@ class AmendmentSuite(StoreCase):
         assert [(await scene.publish(one, topic)).reached for one, topic in (("e2", "news"), ("e3", "told"))] == [1, 0]
         assert (await scene.publish("e4", "off")).reached == 0
 
+    async def test_a_run_that_is_rescheduled_is_due_then_and_keeps_its_attempts(self, scene: Scene) -> None:
+        await scene.waiting("r1", wait_signal())
+        due_at = Instant(scene.clock.now() + 5_000_000)
+
+        await _amend(scene, waits=(wait_signal(),), wake_at=due_at)
+
+        run = await scene.run("r1")
+        assert (run.status, run.wake_at, run.retried_at) == (_S.PENDING, due_at, None)
+        assert (await scene.history("r1")).waits == (wait_signal(),)
+
     async def test_input_and_version_change(self, scene: Scene) -> None:
         await reach(scene, "r1", _S.FAILED)
         await scene.register("w2", "flow@2")

@@ -9,7 +9,7 @@ from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import Scene, place, step, wait_signal, wait_timer
 from stepwell.model.commits import Applied, Park, Release, Verdict
 from stepwell.model.entries import Attempt, Cursor
-from stepwell.model.locations import iteration, iterations, subtree, undo
+from stepwell.model.locations import begun, iteration, iterations, named, subtree, undo
 from stepwell.model.runs import History
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
 
@@ -131,6 +131,24 @@ class EffectSuite(StoreCase):
         assert history.cursors == (cursors[2],)
         assert (await scene.run("r1")).last_seq == 4
         assert (await turn.commit(entries=(step(5, place(1)),))).verdict is Verdict.APPLIED
+
+    async def test_a_trim_keeps_a_beginning_until_its_result_is_recorded(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        loop = place(0)
+        done, failed, lost = (named(iteration(loop, number), 1) for number in range(3))
+        beginnings = {"kind": EntryKind.BEGUN, "undo": b"u"}
+        entries = (
+            step(1, begun(done), **beginnings),
+            step(2, done, undo=b"u"),
+            step(3, begun(failed), **beginnings),
+            step(4, failed, status=EntryStatus.FAILED),
+            step(5, begun(lost), **beginnings),
+        )
+        await turn.commit(names=("a", "b"), entries=entries)
+
+        await turn.commit(trims=(iterations(loop, 0, 3),))
+
+        assert (await scene.history("r1")).entries == (entries[1], entries[2], entries[4])
 
     async def test_a_commit_may_append_and_trim_the_same_entry(self, scene: Scene) -> None:
         turn = await scene.begin("r1")

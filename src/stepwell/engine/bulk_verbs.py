@@ -107,6 +107,7 @@ VERBS: Final[Mapping[str, BulkVerb]] = {
         had_before=("paused",),
         pauses=True,
     ),
+    "wake": BulkVerb(lambda engine, run_id, options: engine.runs.wake(run_id, **options), ReasonOptions),
     "resume": BulkVerb(lambda engine, run_id, options: engine.holds.resume(run_id, **options), NoOptions),
     "retry": BulkVerb(lambda engine, run_id, options: engine.repairs.retry(run_id, **options), NoOptions),
     "resume_rollback": BulkVerb(

@@ -13,10 +13,10 @@ from stepwell.engine.views import WaitView, wait_views
 from stepwell.errors import PoisonError
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
+from stepwell.model import undos
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold, WorkflowHold, workflow_of
-from stepwell.model.locations import is_undoing, undo
 from stepwell.model.records import awaited_record
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
@@ -268,15 +268,7 @@ def hold_words(hold: Hold, what: str) -> str:
 
 def left_to_undo(detail: Detail) -> list[Entry]:
     """What a rollback has not undone yet."""
-    done = {entry.location for entry in detail.history.entries}
-    return [
-        e
-        for e in detail.history.entries
-        if e.undo is not None
-        and e.seq > detail.run.undo_floor
-        and undo(e.location) not in done
-        and not is_undoing(e.location)
-    ]
+    return sorted(undos.left_to_undo(detail.history.entries, detail.run.undo_floor))
 
 
 def _wait_words(wait: WaitView, now: Instant) -> str:

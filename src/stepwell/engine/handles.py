@@ -9,7 +9,10 @@ from stepwell.codec.base import ANY
 from stepwell.ids import RunId
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from stepwell.engine.live import Items
+    from stepwell.engine.reschedules import Rescheduled
     from stepwell.engine.runs import Runs
     from stepwell.engine.signals import Signals
     from stepwell.engine.views import RunView
@@ -115,6 +118,16 @@ class Handle(Generic[Result]):
     async def cancel(self, reason: str = "", *, compensate: bool = True) -> bool:
         """Cancel this run."""
         return await self._runs.cancel(self.run_id, reason, compensate=compensate)
+
+    async def wake(self) -> bool:
+        """Let a worker look at this run now; see `Runs.wake`."""
+        return await self._runs.wake(self.run_id)
+
+    async def reschedule(
+        self, path: str | None = None, *, delay: Duration | None = None, until: datetime | None = None
+    ) -> Rescheduled:
+        """Move a deadline of this run, or its begin; see `Runs.reschedule`."""
+        return await self._runs.reschedule(self.run_id, path, delay=delay, until=until)
 
     def __repr__(self) -> str:
         found = "" if self.is_new else " (found)" if self.found is None else f" (found: {self.found.status})"

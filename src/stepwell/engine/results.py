@@ -22,10 +22,10 @@ from stepwell.errors import (
 )
 from stepwell.ids import RunId, SignalId
 from stepwell.model.failures import decode_failure
-from stepwell.model.locations import undo
 from stepwell.model.runs import Run
 from stepwell.model.signals import Question, Reply
 from stepwell.model.states import TERMINAL, RunStatus
+from stepwell.model.undos import left_to_undo
 from stepwell.stores.base.faults import is_final
 from stepwell.stores.base.store import Store
 from stepwell.stores.base.views import ViewStore
@@ -211,6 +211,4 @@ class Results:
 
     async def _count_left(self, run: Run) -> int:
         detail = await self._store.views.detail(run.run_id)
-        entries = detail.history.entries if detail is not None else ()
-        done = {entry.location for entry in entries}
-        return sum(e.undo is not None and e.seq > run.undo_floor and undo(e.location) not in done for e in entries)
+        return 0 if detail is None else len(left_to_undo(detail.history.entries, run.undo_floor))

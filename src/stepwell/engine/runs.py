@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar, Unpack, overload
@@ -16,6 +17,7 @@ from stepwell.engine.cancellations import cancel_run
 from stepwell.engine.filters import fitted, parse_filter
 from stepwell.engine.handles import Handle
 from stepwell.engine.live import Items, check_stream, follow
+from stepwell.engine.reschedules import Rescheduled, reschedule_run, wake_run
 from stepwell.engine.results import Results
 from stepwell.engine.signals import Signals, new_signal
 from stepwell.engine.starts import (
@@ -30,6 +32,7 @@ from stepwell.engine.starts import (
     with_headers,
 )
 from stepwell.engine.system_runs import without_system_runs
+from stepwell.engine.undoings import compensate_run
 from stepwell.engine.views import ActView, EntryView, RunView, act_view, entry_views, run_view
 from stepwell.engine.watches import Watches
 from stepwell.errors import InvalidOptionError, NotFoundError, StoreError
@@ -396,6 +399,38 @@ class Runs:
     async def cancel(self, target: str, reason: str = "", *, compensate: bool = True, by: str = "") -> bool:
         """Cancel a run and the children that it waits for; `Engine.cancel` has the promises."""
         return await cancel_run(self._backend, target, reason, compensate=compensate, by=by)
+
+    async def compensate(self, target: str, *, by: str = "", reason: str = "") -> Handle[None]:
+        """Undo a completed run in a run of its own; `Engine.compensate` has the promises."""
+        run_id, is_new = await compensate_run(self._backend, target, by=by, reason=reason)
+        return self._handle_on(run_id, is_new, True, None)
+
+    async def wake(self, target: str, *, by: str = "", reason: str = "") -> bool:
+        """Let a worker look at a waiting run now: its code runs again from the record, and goes on where it can. A run
+        with a delay begins now.
+
+        Sleeps and timeouts keep their deadlines; `reschedule` moves them. False for a run that a worker executes, that
+        is paused, being undone, or has ended.
+        """
+        return await wake_run(self._backend, target, by=by, reason=reason)
+
+    async def reschedule(
+        self,
+        target: str,
+        path: str | None = None,
+        *,
+        delay: Duration | None = None,
+        until: datetime | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> Rescheduled:
+        """Move the deadline of a sleep, a timer or a timeout, or the begin of a delayed run, to `delay` from now or to
+        `until`.
+
+        `path` may be left out if the run has one deadline, or has not begun. Raises `RunHeldError` while a worker
+        executes the run, and `InvalidMoveError` for a run that does not wait.
+        """
+        return await reschedule_run(self._backend, target, path, delay=delay, until=until, by=by, reason=reason)
 
     # --- inside ---
 

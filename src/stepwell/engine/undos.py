@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 from stepwell.engine.reasons import Failing, failures_of, origin_of
 from stepwell.model.locations import format_path, undo
 from stepwell.model.states import TERMINAL, EntryKind, RunStatus
+from stepwell.model.undos import undo_stack as entries_to_undo
 
 if TYPE_CHECKING:
     from stepwell.errors.records import FailureRecord
@@ -31,9 +32,7 @@ def undo_stack(run: Failing, undo_floor: int, names: tuple[str, ...], entries: S
         return []
     stopped = _stopped(run)
     found: list[Undo] = []
-    for entry in sorted(entries, key=lambda one: one.seq, reverse=True):
-        if entry.undo is None:
-            continue
+    for entry in entries_to_undo({entry.location: entry for entry in entries}):
         at, path = undo(entry.location), format_path(entry.location, names)
         if stopped is not None and stopped.path in (path, format_path(at, names)):
             found.append(Undo(path, "failed", stopped))

@@ -19,6 +19,7 @@ from stepwell.model.locations import ROOT, Location, Names, carried_from, format
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
+from stepwell.model.undos import is_settled
 from stepwell.model.waits import Wait
 from stepwell.replay.headers import unpack
 from stepwell.stores.base.damage import UNREADABLE, cause_of, salvage
@@ -304,11 +305,11 @@ def entry_views(detail: Detail, after: int = 0, fetch: Fetch = as_stored) -> lis
     """The history of a run after a line, in the order of its commits."""
     names, history = detail.history.names, detail.history
     undone = {entry.location for entry in history.entries if entry.kind is EntryKind.UNDO}
-    tries = _attempts(history.attempts, history.entries)
+    tries, known = _attempts(history.attempts, history.entries), {entry.location: entry for entry in history.entries}
     return [
         _entry_view(entry, names, undo(entry.location) in undone, tuple(tries.get(entry.location, ())), fetch)
         for entry in history.entries
-        if entry.seq > after and entry.location != _ROLLBACK
+        if entry.seq > after and entry.location != _ROLLBACK and not is_settled(entry, known)
     ]
 
 
@@ -404,6 +405,8 @@ def _value(kind: EntryKind, value: bytes, fetch: Fetch) -> Any:
             return to_datetime(Instant(unpack(value)[0][0])).isoformat()
         case EntryKind.SPAWN | EntryKind.VERSION | EntryKind.MAP | EntryKind.WAIT_ANY | EntryKind.REPLY:
             return unpack(value)[0][0]
+        case EntryKind.EFFECT | EntryKind.BEGUN:
+            return None
         case EntryKind.EMIT:
             return unpack(value)[0]
         case EntryKind.START | EntryKind.SIGNAL | EntryKind.CANCEL | EntryKind.PUBLISH:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.entries import Attempt, Cursor, Entry
 from stepwell.model.locations import Location
@@ -53,6 +54,8 @@ class Amendment(NamedTuple):
     names: tuple[str, ...] = ()  # appended to the run's numbered names
     consumed: tuple[int, ...] = ()  # signals that the supplied entries count as having used
     loose: Ranges = ()  # `Run.loose` from now on
+    # Of a run that is only woken or rescheduled: when it is due. None: now, with a fresh budget of attempts.
+    wake_at: Instant | None = None
 
 
 class Amended(StrEnum):
@@ -76,6 +79,7 @@ class Fork(NamedTuple):
     by: str = ""
     reason: str = ""
     loose: Ranges = ()
+    verb: str = "fork"  # for the audit of the source
 
 
 def loosened(loose: Ranges, taken: Iterable[int], kept: Iterable[int]) -> Ranges:

@@ -1,10 +1,10 @@
 """Locations: the places of operations in a run, packed small and kept in order.
 
 A path such as `outer/~3/charge#2` is a chain of segments: a name, the use of a repeated name (`#2`), a loop iteration
-(`~3`), the undo of the operation before it (`~undo`), a child that was there before a rewind (`~was1`), and, at the
-beginning, the earlier run of a continue-as-new chain whose steps this run can undo (`~run1`). Names are
-numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving and
-prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
+(`~3`), the undo of the operation before it (`~undo`), its beginning (`~begun`), a child that was there before a rewind
+(`~was1`), and, at the beginning, the earlier run of a continue-as-new chain whose steps this run can undo (`~run1`).
+Names are numbered per run (`Names`), so a thousand uses of a long name store it once. The packing is order-preserving
+and prefix-free: everything below a location is one contiguous range of keys, and so is a range of loop iterations.
 
 The number of a use stands before the name: `charge#2` must not be below `charge`, which is an operation of its own.
 In records from the time when every use of a repeated name was numbered, from `charge#0` on, it stands after the name.
@@ -23,7 +23,7 @@ Location = NewType("Location", bytes)
 ROOT = Location(b"")
 NAME_MAX = 200
 
-_NTH, _NAME, _ITERATION, _USE, _UNDO, _FORMER, _CARRIED = 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60
+_NTH, _NAME, _ITERATION, _USE, _UNDO, _FORMER, _CARRIED, _BEGUN = 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70
 _ROLLBACK = bytes((_UNDO,))  # the undo of the root: where a rollback records its beginning; nothing is below it
 _END = b"\xff"  # above every tag: closes the range of a prefix
 _FORBIDDEN = frozenset("/#\x00\n\r\t")
@@ -149,6 +149,16 @@ def iteration(location: Location, number: int) -> Location:
 def undo(location: Location) -> Location:
     """The undo of the operation at a location."""
     return Location(location + bytes((_UNDO,)))
+
+
+def begun(location: Location) -> Location:
+    """The beginning of the operation at a location, recorded before it has any effect."""
+    return Location(location + bytes((_BEGUN,)))
+
+
+def begun_at(location: Location) -> Location:
+    """The location of the operation whose beginning this is."""
+    return Location(location[:-1])
 
 
 def former(location: Location, number: int) -> Location:
@@ -330,6 +340,10 @@ def format_path(location: Location, names: list[str] | tuple[str, ...], *, is_ke
             parts[-1] += "~undo"
         elif tag == _UNDO and (parts or location == _ROLLBACK):
             parts.append("~undo")
+        elif tag == _BEGUN and parts and not is_key:
+            parts[-1] += "~begun"
+        elif tag == _BEGUN and parts:
+            parts.append("~begun")
         elif tag == _FORMER and parts:
             parts[-1] += f"~was{number}"
         elif tag == _CARRIED:

@@ -230,6 +230,8 @@ class EntryKind(StrEnum):
     SIGNAL = "S"  # to another run
     CANCEL = "C"  # of another run
     PUBLISH = "P"
+    EFFECT = "f"  # outside of steps, with its compensation
+    BEGUN = "g"  # the beginning of a step whose outcome may stay unknown, or of a block with a clean-up
 
     @property
     def word(self) -> str:

@@ -15,7 +15,7 @@ from stepwell.model.failures import is_closing
 from stepwell.model.locations import Location, check_name, named, subtree
 from stepwell.model.states import EntryStatus
 from stepwell.replay.captured_variables import WATCHED, BodyKind, VariableWatch, watch_of
-from stepwell.replay.event_loop import NUMBERS, Numbers
+from stepwell.replay.event_loop import SCOPE
 from stepwell.replay.recorded_errors import record_error
 from stepwell.replay.recorded_values import decode_value, settle_value
 from stepwell.replay.scopes import Scope
@@ -74,7 +74,7 @@ class Branches:
 
     async def _settle(self, name: str, branch: Branch, inner: Scope) -> None:
         """Run one branch to its end; a failure is its result. The end of the turn or of the join is raised."""
-        NUMBERS.set(Numbers())
+        SCOPE.set(inner)
         if self._guard is not None:
             self._guard.enter()
         try:

@@ -7,6 +7,7 @@ from stepwell.errors import InvalidOptionError
 from stepwell.ids import RunId
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Names, carried_from, carry
+from stepwell.model.states import EntryKind
 from stepwell.replay.compensations import has_name, signature_of
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
@@ -37,6 +38,8 @@ def _is_findable(entry: Entry) -> bool:
         return False
     header, _ = unpack(entry.undo or b'["",""]\n')
     compensation = find_compensation(header[1])
+    if not header[0]:
+        return True
     if find_step(header[0]) is not None or compensation is None:
         return compensation is not None
     signature = signature_of(compensation)
@@ -69,7 +72,17 @@ class Carrier:
         location = carry(entry.location, number or self._own, lambda old: self._names.number(texts[old]))
         old, new = before.text(entry.location), self._names.text(location)
         undo = pack([*header[:2], origin], self._rebind(arguments, old, new, "undo"))
-        return entry._replace(seq=seq, location=location, value=self._rebind(entry.value, old, new, "value"), undo=undo)
+        return entry._replace(seq=seq, location=location, value=self._value(entry, old, new), undo=undo)
+
+    def _value(self, entry: Entry, old: str, new: str) -> bytes:
+        match entry.kind:
+            case EntryKind.EFFECT | EntryKind.BEGUN:
+                return entry.value  # it has none
+            case EntryKind.CHILD:
+                header, value = unpack(entry.value)
+                return pack(header, self._rebind(value, old, new, "value"))
+            case _:
+                return self._rebind(entry.value, old, new, "value")
 
     def _rebind(self, payload: bytes, old: str, new: str, field: str) -> bytes:
         place = Place(self._workflow, old, "the recorded value", row=Row(self._run_id, old, field))

@@ -12,6 +12,7 @@ from stepwell.errors.records import FailureRecord
 from stepwell.model.entries import Entry
 from stepwell.model.failures import record_failure
 from stepwell.model.locations import Location
+from stepwell.model.states import EntryKind
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.journal import Journal
 from stepwell.replay.parameters import count_given_first
@@ -42,10 +43,11 @@ def describe_call(
         step.check_compensation(len(args) + len(kwargs))
     place = turn.place(location, "the input", field="undo")
     arguments = encode_call(args, kwargs, step.fn, skip=step.skip, codec=turn.codec, place=place)
-    return pack([step.qualified, _name(step.options_.compensate)], arguments)
+    return pack([step.qualified, name_of(step.options_.compensate)], arguments)
 
 
-def _name(compensation: Callable[..., Any]) -> str:
+def name_of(compensation: Callable[..., Any]) -> str:
+    """The name that is stored for a function that undoes something."""
     return stable_name(compensation) or _UNNAMED + qualified_name(compensation)
 
 
@@ -54,15 +56,30 @@ def signature_of(fn: Callable[..., Any]) -> Signature:
     return fn.signature if isinstance(fn, Step) else hints_of(fn)
 
 
+def body_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose annotations say what it takes."""
+    return fn.fn if isinstance(fn, Step) else fn
+
+
 def is_bound(journal: Journal, entry: Entry) -> bool:
     """Whether the code has passed the place of an entry in this process, so that its compensation is known."""
-    return entry.location in journal.bound
+    return entry.location in journal.bound or entry.location in journal.bound_effects
 
 
 def has_name(entry: Entry) -> bool:
     """Whether the compensation of an entry can be found by its name, without the code passing its place."""
     header, _ = unpack(entry.undo or b'["",""]\n')
-    return find_compensation(header[1]) is not None
+    return find_effect(header[1]) is not None if not header[0] else find_compensation(header[1]) is not None
+
+
+def is_unnamed(entry: Entry) -> bool:
+    """Whether only the code that passes the place of an entry has its compensation."""
+    return str(unpack(entry.undo or b'["",""]\n')[0][1]).startswith(_UNNAMED)
+
+
+def find_effect(name: str) -> Callable[..., Any] | None:
+    """The function that undoes an effect, by its name: what code has passed for that, or a step."""
+    return find_compensation(name) or find_step(name)
 
 
 def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -72,6 +89,8 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
     only function that has the recorded name. Raises `UndoFailed` if there is none, or more than one.
     """
     header, payload = unpack(entry.undo or b'["",""]\n')
+    if not header[0]:
+        return _read_effect(turn, entry, header[1], payload)
     step, compensation = turn.journal.bound.get(entry.location), None
     if step is None:
         step, compensation = find_step(header[0]), find_compensation(header[1])
@@ -87,6 +106,22 @@ def read_call(turn: Turn, entry: Entry) -> tuple[Callable[..., Any], tuple[Any, 
     return compensation, _given(compensation, offered)
 
 
+def _read_effect(turn: Turn, entry: Entry, name: str, payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function that undoes an effect outside of a step, and its own arguments."""
+    fn = turn.journal.bound_effects.get(entry.location) or find_effect(name)
+    path = turn.journal.names.text(entry.location)
+    if fn is None:
+        raise UndoFailed(record_failure(_unknown(path, name), path=path))
+    place = turn.place(entry.location, "the input", field="undo")
+    try:
+        args, _ = decode_call(
+            payload, body_of(fn), skip=count_given_first(signature_of(fn)), codec=turn.codec, place=place
+        )
+    except StepwellError as error:
+        raise UndoFailed(record_failure(error, path=path)) from error
+    return fn, args
+
+
 def _read(
     turn: Turn, entry: Entry, payload: bytes, step: Step[..., Any] | None, compensation: Callable[..., Any]
 ) -> tuple[Any, ...]:
@@ -100,11 +135,14 @@ def _read(
     else:
         signature = signature_of(compensation)
         skip = count_given_first(signature)
-        args, kwargs = decode_call(payload, compensation, skip=skip, codec=turn.codec, place=place)
+        args, kwargs = decode_call(payload, body_of(compensation), skip=skip, codec=turn.codec, place=place)
         last = signature.positional(skip + len(args) + len(kwargs))
         hint = ANY if last is None else last.hint
         _check_typed(turn, entry, signature, skip)
-    result = turn.codec.decode(entry.value, hint, place=turn.place(entry.location, "the result"))
+    result = None
+    if entry.kind is not EntryKind.BEGUN:  # its outcome is not known
+        value = unpack(entry.value)[1] if entry.kind is EntryKind.CHILD else entry.value
+        result = turn.codec.decode(value, hint, place=turn.place(entry.location, "the result"))
     return (*args, *kwargs.values(), result)
 
 

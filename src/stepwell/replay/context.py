@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
-from stepwell.clock import Duration, span, to_datetime, to_instant
+from stepwell.clock import Duration, Instant, Span, span, to_datetime, to_instant
 from stepwell.errors import Failure, InvalidOptionError
 from stepwell.ids import EventId, RunId
 from stepwell.logs import FIELDS
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.business_hours import BusinessHours, open_span
 from stepwell.model.events import Deliver
 from stepwell.model.messages import IfMissing
 from stepwell.model.schedules import Scheduled, scheduled_of
@@ -37,9 +38,13 @@ from stepwell.replay.primitives.child import (
     await_child,
     run_child,
     run_spawn,
+    undo_step,
 )
+from stepwell.replay.primitives.cleanup import Cleanup
 from stepwell.replay.primitives.describe import add_tags, remove_tags, set_attributes, set_title
+from stepwell.replay.primitives.effect import Given, bound_arguments, named_effect, run_effect
 from stepwell.replay.primitives.emit import name_and_payload, run_emit
+from stepwell.replay.primitives.handle import AtEnd, Handling
 from stepwell.replay.primitives.join import ON_ERROR, OnError, run_join
 from stepwell.replay.primitives.loop import Break, Continue, LoopOptions, run_loop
 from stepwell.replay.primitives.map import check_map, run_map
@@ -158,8 +163,7 @@ class Context:
 
     def now(self) -> datetime:
         """When the last result reached this scope, by the store's clock: the same on every replay."""
-        self._scope.turn.journal.pin()
-        return to_datetime(self._scope.time)
+        return to_datetime(self._scope.read_time())
 
     def random(self) -> float:
         """A number in [0, 1), the same on every replay."""
@@ -267,13 +271,35 @@ class Context:
         """Wait for a duration. The deadline is fixed at the first visit; a replay does not extend it."""
         lasts = span(duration, what=f"sleep {name!r}")
         location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
-        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, lasts, None))
+        return Operation(
+            self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, partial(_after, lasts), lasts)
+        )
 
     def sleep_until(self, name: str, when: datetime, *, repeat: bool = False) -> Operation[Slept]:
         """Wait until a point in time; if it is in the past, return at once."""
         until = to_instant(when, what=f"sleep {name!r}")
         location, entry = self._scope.place(name, EntryKind.SLEEP, repeat=repeat)
-        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, None, until))
+        return Operation(self._scope.turn, location, lambda: run_sleep(self._scope, location, entry, lambda _: until))
+
+    def sleep_business(
+        self, name: str, hours: float | str | timedelta, calendar: BusinessHours, *, repeat: bool = False
+    ) -> Operation[Slept]:
+        """Wait until so many business hours have passed: `await ctx.sleep_business("review", 8, office)`.
+
+        `hours` is a number of hours, or a duration such as "90m"; 0 waits until the office is open. The deadline is
+        fixed at the first visit: a calendar that changes later does not move it.
+        """
+        lasts, scope = open_span(hours), self._scope
+        if not isinstance(calendar, BusinessHours):
+            raise InvalidOptionError(
+                f"the calendar is {calendar!r}",
+                where=f"ctx.sleep_business({name!r})",
+                fix='pass BusinessHours({"mon-fri": "09:00-17:00"}, zone="Europe/Berlin")',
+            )
+        location, entry = scope.place(name, EntryKind.SLEEP, repeat=repeat)
+        return Operation(
+            scope.turn, location, lambda: run_sleep(scope, location, entry, lambda now: calendar.due_at(now, lasts))
+        )
 
     # --- messages ---
 
@@ -390,6 +416,54 @@ class Context:
     def signals(self) -> Observed:
         """Read the mailbox without taking anything: `latest`, `all`, `has`."""
         return Observed(self._scope)
+
+    @overload
+    def handle(
+        self,
+        request: Request[T, R],
+        handler: Callable[[Context, T], Awaitable[R]],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: Signal[T],
+        handler: Callable[[Context, T], Awaitable[Any]],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: str,
+        handler: Callable[[Context, Any], Awaitable[Any]],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    def handle(
+        self,
+        request: str | Signal[Any],
+        handler: Callable[[Context, Any], Awaitable[Any]],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling:
+        """Answer requests while the workflow continues: `ctx.handle(reserve, on_reserve)`.
+
+        Each request runs `await handler(ctx, payload)` in a branch of its own (`handle reserve/~0`), at once; what it
+        returns is the reply, and an exception refuses the request. `validate` rejects a payload by raising, before the
+        request is taken; it may look at variables of the workflow. The run waits for requests in progress before it
+        ends; with `at_end="cancel"` it cancels and refuses them.
+        """
+        return Handling(self._scope, name, request, handler, validate, at_end)
 
     @overload
     def topic(
@@ -584,11 +658,31 @@ class Context:
     # --- other runs ---
 
     @overload
-    def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
+    def child(
+        self,
+        workflow: Workflow[None, Out],
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> ChildOperation[Out]: ...
     @overload
-    def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> ChildOperation[Out]: ...
+    def child(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> ChildOperation[Out]: ...
     @overload
-    def child(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> ChildOperation[Any]: ...
+    def child(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> ChildOperation[Any]: ...
     def child(
         self,
         workflow: Workflow[Any, Any] | str,
@@ -597,10 +691,12 @@ class Context:
         name: str | None = None,
         repeat: bool = False,
         fingerprint: bool = True,
+        compensate: Callable[..., Any] | None = None,
         **options: Unpack[SpawnOptions],
     ) -> ChildOperation[Any]:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
+        `compensate` undoes a child that completed: it gets the input and the result, as many as it takes.
         Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
         active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
 
@@ -609,13 +705,14 @@ class Context:
         `version`, the newest one that this worker knows is started.
         """
         scope, how, started = self._scope, ChildStart.of(options, "child"), Started.of(workflow, "child")
+        undone = None if compensate is None else undo_step(started, compensate)
         location, entry = scope.place_call(
             name or started.name, EntryKind.CHILD, (input,), {}, fingerprint=fingerprint, repeat=repeat
         )
         return ChildOperation(
             scope.turn,
             location,
-            lambda: run_child(scope, location, entry, started, input, how),
+            lambda: run_child(scope, location, entry, started, input, how, undone=undone),
             ended=lambda: await_child(scope, location, started, input, how),
             output_hint=started.output_hint,
         )
@@ -857,6 +954,43 @@ class Context:
         location, entry = self._scope.place(name, EntryKind.CHECKPOINT, repeat=repeat)
         return Operation(self._scope.turn, location, lambda: run_checkpoint(self._scope, location, entry))
 
+    @overload
+    def compensate_with(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Operation[None]: ...
+    @overload
+    def compensate_with(
+        self, fn: Callable[Concatenate[Given, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Operation[None]: ...
+    @overload
+    def compensate_with(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Operation[None]: ...
+    @overload
+    def compensate_with(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Operation[None]: ...
+    def compensate_with(self, fn: Any, /, *args: Any, **kwargs: Any) -> Operation[None]:
+        """Register what undoes an effect outside of steps, before it happens: `await ctx.compensate_with(delete, at)`.
+
+        A rollback calls the function with these arguments, in its place among the compensations of steps. It may take a
+        `Context` first. The registration is durable before the next step begins.
+        """
+        fn, name, given = named_effect("ctx.compensate_with", fn, args)
+        passed = bound_arguments("ctx.compensate_with", fn, given, kwargs)
+        scope = self._scope
+        location, entry = scope.place(name, EntryKind.EFFECT)
+        return Operation(scope.turn, location, lambda: run_effect(scope, location, entry, fn, passed))
+
+    @overload
+    def cleanup(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Cleanup: ...
+    @overload
+    def cleanup(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Cleanup: ...
+    @overload
+    def cleanup(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Cleanup: ...
+    def cleanup(self, fn: Any, /, *args: Any, **kwargs: Any) -> Cleanup:
+        """A block whose clean-up runs on every way out of it: `async with ctx.cleanup(release, lock): ...`.
+
+        The function runs as a step when the block ends, fails, loses a race or runs out of time; and as a compensation
+        if the run is cancelled or meets its deadline inside of the block. Only `cancel(compensate=False)` skips it.
+        """
+        step, name, given = named_step(fn, args)
+        return Cleanup(self._scope, name, step, given, kwargs)
+
     # --- changing code ---
 
     def version(self, name: str, latest: int) -> int:
@@ -878,6 +1012,10 @@ class Context:
     def removed(self, name: str, kind: str) -> None:
         """Declare that an operation of this name and kind ("step", "sleep", …) was removed from the code."""
         declare_removed(self._scope, name, kind)
+
+
+def _after(lasts: Span, now: Instant) -> Instant:
+    return Instant(now + lasts)
 
 
 class _Silent(logging.LoggerAdapter[logging.Logger]):

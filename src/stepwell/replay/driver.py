@@ -13,7 +13,7 @@ from stepwell.codec.carried import encode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
-from stepwell.ids import CONTINUED, derived_run_id
+from stepwell.ids import COMPENSATES, CONTINUED, derived_run_id
 from stepwell.model.commits import BeginRollback, End, Move, Pause
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, is_rollback, record_failure
@@ -23,6 +23,7 @@ from stepwell.model.states import RunStatus
 from stepwell.replay.carried_undos import Carrier, check_findable
 from stepwell.replay.compensations import UndoFailed, is_bound
 from stepwell.replay.context import Context
+from stepwell.replay.event_loop import SCOPE
 from stepwell.replay.journal import Journal
 from stepwell.replay.plain_code import run_plain
 from stepwell.replay.primitives.checkpoint import checkpoint_floor
@@ -62,10 +63,23 @@ def begin_forward(
             raise stopped(turn, "", error) from error
 
     async def main() -> Any:
+        SCOPE.set(scope)
+        if run.forked_from is not None and run.run_id == derived_run_id(run.forked_from, COMPENSATES):
+            raise Rollback(f"it undoes run {run.forked_from}")
         context = Context(scope)
-        if workflow.is_plain:
-            return await run_plain(context, workflow.fn, arguments, SyncContext)
-        return await workflow.fn(context, *arguments())
+        try:
+            if workflow.is_plain:
+                value = await run_plain(context, workflow.fn, arguments, SyncContext)
+            else:
+                value = await workflow.fn(context, *arguments())
+        except (Exception, ContinueAsNew):
+            if turn.background is not None:
+                await turn.background.finish()
+            raise
+        if turn.background is not None:
+            await turn.background.finish()
+            turn.background.check()
+        return value
 
     turn.begin(main())
     return turn
@@ -109,6 +123,8 @@ def _bind(
         replay.close()
     for location, step in forward.bound.items():
         journal.bound.setdefault(location, step)
+    for location, fn in forward.bound_effects.items():
+        journal.bound_effects.setdefault(location, fn)
 
 
 def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:

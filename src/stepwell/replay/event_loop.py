@@ -1,21 +1,25 @@
 """The event loop inside a workflow: it never waits, does no I/O, and always runs callbacks in the same order.
 
-Workflow code may use `asyncio.gather`, tasks, task groups, locks, queues and events. They run here, first in first out,
-until nothing is left to run. The turn, which drives the loop, then knows exactly what the workflow waits for. Calls
-that need the outside world (sockets, threads, real timers) are rejected, with the fix.
+Workflow code may use `asyncio.gather`, tasks, task groups, locks, queues, events and timeouts, and libraries that are
+made of them. They run here, first in first out, until nothing is left to run. The turn, which drives the loop, then
+knows exactly what the workflow waits for. Timers are durable (`replay/timers.py`). Calls that need the outside world
+(sockets, threads, processes) are rejected, with the fix.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from threading import Thread
 from types import CoroutineType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn, Protocol, cast
 
+from stepwell.clock import SECOND, SPAN_MAX, Instant
 from stepwell.errors import NonDeterministicError
 from stepwell.replay.captured_variables import WATCHED
 
@@ -41,6 +45,29 @@ class _Call:
         return self.is_cancelled
 
 
+class Timer(_Call):
+    """The handle that `call_later` and `call_at` return."""
+
+    __slots__ = ("_when", "disarm")
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._when = when
+        self.disarm: Callable[[], None] | None = None
+
+    def when(self) -> float:
+        """When it is due, in the time of the loop."""
+        return self._when
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        disarm, self.disarm = self.disarm, None
+        if disarm is not None:
+            disarm()
+
+
 class Numbers:
     """Numbers the tasks, futures and operations that the code of one scope makes."""
 
@@ -55,8 +82,35 @@ class Numbers:
         return self._last
 
 
-# Code that a replay may skip has numbers of its own. Otherwise later code would get other numbers in a replay.
-NUMBERS: ContextVar[Numbers | None] = ContextVar("stepwell_numbers", default=None)
+class CodeScope(Protocol):
+    """What the loop needs from the scope whose code it runs."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """Code that a replay may skip has numbers of its own. Otherwise later code would get other numbers in a
+        replay.
+        """
+        ...
+
+    def read_time(self) -> Instant:
+        """The value of `ctx.now()`."""
+        ...
+
+    def arm(self, timer: Timer, due_at: Instant) -> None:
+        """Call the callback of a timer when it is due."""
+        ...
+
+
+# The scope whose code the current task or callback runs.
+SCOPE: ContextVar[CodeScope | None] = ContextVar("stepwell_scope", default=None)
+
+_NEVER: Final = float(SPAN_MAX // SECOND)  # a longer delay never ends
+
+
+def _due_at(when: float) -> Instant:
+    """The first instant at which the loop's time has reached `when`. Code that compares them does not wait again."""
+    due_at = math.ceil(when * SECOND)
+    return Instant(due_at if due_at / SECOND >= when else due_at + 1)
 
 
 class TurnFuture(asyncio.Future[Any]):
@@ -85,6 +139,15 @@ class TurnTask(asyncio.Task[Any]):
             # turns would share one number.
             return object.__hash__(self)
 
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        """As a task's. anyio lets the end of a task stop the thread that it started for it: here the thread is stopped
+        at once, before it gets anything to do, and refused.
+        """
+        if isinstance(getattr(fn, "__self__", None), Thread):
+            fn(self)
+            _refuse(cast("TurnLoop", self.get_loop()), "a thread (anyio.to_thread or anyio.open_file)", _OUTSIDE)
+        super().add_done_callback(fn, context=context)
+
 
 _ENSURE = {fn.__code__ for name in ("ensure_future", "_ensure_future") if (fn := getattr(tasks, name, None))}
 _AS_COMPLETED = {tasks.as_completed.__code__} | {
@@ -112,7 +175,7 @@ class TurnLoop(asyncio.AbstractEventLoop):
     def __init__(self) -> None:
         self.ready: deque[_Call] = deque()
         self.watches = 0  # running bodies whose captured variables are compared
-        self._numbers = Numbers()  # of the workflow itself
+        self.numbers = Numbers()  # of the workflow itself
         self.problem: BaseException | None = None
         self.is_recording = False  # the current call is made once, and its result is recorded
         # It is driven inside the loop that it was made in. Looking that up costs a system call on Python 3.11.
@@ -191,7 +254,8 @@ class TurnLoop(asyncio.AbstractEventLoop):
 
     def next_number(self) -> int:
         """The number of the task, future or operation that the code makes now: the same on every replay."""
-        return (NUMBERS.get() or self._numbers).next()
+        scope = SCOPE.get()
+        return (self.numbers if scope is None else scope.numbers).next()
 
     def get_debug(self) -> bool:
         return False
@@ -203,7 +267,35 @@ class TurnLoop(asyncio.AbstractEventLoop):
         return False
 
     def time(self) -> float:
-        return 0.0
+        scope = SCOPE.get()
+        return 0.0 if scope is None else scope.read_time() / SECOND
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Timer:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Timer:
+        timer, scope = Timer(when, callback, args, context), SCOPE.get()
+        if scope is None:
+            _refuse(self, "a timer outside the code of a branch or workflow", _TIMER)
+        now = scope.read_time()
+        if when - now / SECOND >= _NEVER:
+            return timer
+        due_at = _due_at(when)
+        if due_at <= now:
+            self.ready.append(timer)
+        else:
+            scope.arm(timer, due_at)
+        return timer
+
+    def get_task_factory(self) -> None:
+        """None: tasks are made as usual. Libraries look here for eager tasks."""
+
+    def get_exception_handler(self) -> None:
+        """None: errors that nothing awaits are kept, and pause the run."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep an error that the workflow does not await, for the driver. Destroyed pending tasks have none."""
@@ -231,21 +323,24 @@ def refuse_in_workflow(what: str) -> None:
 
 
 _TIMER = 'await ctx.sleep("name", ...), or give the operation a timeout='
-_OUTSIDE = "do it inside a step"
+_OUTSIDE = "do it inside a step: await ctx.step(function, ...)"
 
 
-def _refusal(name: str, fix: str) -> Callable[..., NoReturn]:
+def _refuse(loop: TurnLoop, what: str, fix: str) -> NoReturn:
+    # Kept as well: code that swallows the exception does not continue.
+    loop.problem = NonDeterministicError(
+        f"workflow code used {what} outside a step",
+        why="each recovery would see another result than the first run",
+        fix=fix,
+    )
+    raise loop.problem
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
     """The replacement of a method that needs the outside world."""
 
     def refuse(self: TurnLoop, *_: Any, **__: Any) -> NoReturn:
-        what = "a timer (asyncio.sleep, timeout or wait_for)" if fix is _TIMER else f"the outside world ({name})"
-        # Kept as well: code that swallows the exception does not continue.
-        self.problem = NonDeterministicError(
-            f"workflow code used {what} outside a step",
-            why="each recovery would see another result than the first run",
-            fix=fix,
-        )
-        raise self.problem
+        _refuse(self, f"the outside world ({name})", _OUTSIDE)
 
     return refuse
 
@@ -253,4 +348,4 @@ def _refusal(name: str, fix: str) -> Callable[..., NoReturn]:
 for _name in [
     name for name in vars(asyncio.AbstractEventLoop) if not name.startswith("_") and name not in vars(TurnLoop)
 ]:
-    setattr(TurnLoop, _name, _refusal(_name, _TIMER if _name in ("call_later", "call_at") else _OUTSIDE))
+    setattr(TurnLoop, _name, _refusal(_name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,10 @@ from stepwell.model.records import RecordClosing, RecordOpening
 from stepwell.model.runs import History, NewRun, Ranges
 from stepwell.model.signals import Refusal, Reply
 from stepwell.model.states import NOTES, EntryKind, EntryStatus, WaitKind
+from stepwell.model.undos import is_settled, undo_stack
 from stepwell.model.waits import Wait
 from stepwell.model.workers import Fence
-from stepwell.replay.headers import unpack
+from stepwell.replay.headers import pack, unpack
 
 if TYPE_CHECKING:
     from stepwell.replay.steps import Step
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 SPAWNED_MAX = 1_000  # runs spawned by trimmed iterations of a loop that code can still wait for
 _NAMED = frozenset({EntryKind.CHECKPOINT, EntryKind.SPAWN})
 _LEFT_OUT = NOTES | {EntryKind.UNDO}
+BLOCK = pack(["cleanup"], b"")
 
 
 @dataclass(slots=True)
@@ -111,6 +113,8 @@ class Journal:
         self.visited: dict[Location, EntryKind | None] = {}  # as which kind; None: it was skipped
         # Recorded entries that the code has not passed yet; at 0 it is live. The code may leave notes out.
         self._notes = {entry.location for entry in history.entries if entry.kind in NOTES}
+        # The beginnings of blocks with a clean-up that may not have ended.
+        self.blocks = {one.location for one in history.entries if one.kind is EntryKind.BEGUN and one.value == BLOCK}
         self.unvisited = len(self.entries) - len(self._notes)
         self.ahead = set(self.waits)  # where the run waited, until the code reaches the place again
         self.awaited = set(self.waits)  # the same, even if something is recorded there before the code reaches it
@@ -124,6 +128,7 @@ class Journal:
         self._spawned: dict[str, Location] = {}  # by run id, of entries up to this seq:
         self._spawned_seq = 0
         self.bound: dict[Location, Step[..., Any]] = {}  # steps that can be undone, as the code passed them here
+        self.bound_effects: dict[Location, Callable[..., Any]] = {}  # what undoes other effects, likewise
         self.pending = Pending()
 
     def _pass_over_carried(self) -> None:
@@ -305,6 +310,8 @@ class Journal:
         entry = Entry(self.last_seq, location, kind, status, value, at, took, attempts, undo, fingerprint)
         self.entries[location] = entry
         self.pending.entries.append(entry)
+        if kind is EntryKind.BEGUN and value == BLOCK:
+            self.blocks.add(location)
         if is_urgent:
             self.pending.is_urgent = True
         if self.progress and status is EntryStatus.DONE:
@@ -404,14 +411,16 @@ class Journal:
 
     def trim(self, first: Location, end: Location) -> None:
         """Drop the entries in a range of keys, except entries that can still be undone."""
-        for location in [found for found in self.entries if first <= found < end]:
-            if self.entries[location].undo is None:
-                del self.entries[location]
+        gone = [found for found in self.entries if first <= found < end and not self._stays(found)]
+        for location in gone:
+            del self.entries[location]
+        self.blocks.difference_update(gone)
         # The code does not reach these places again. An endless loop would keep the places of all its iterations.
         for location in [found for found in self.visited if first <= found < end and found not in self.entries]:
             del self.visited[location]
-        for location in [found for found in self.bound if first <= found < end and found not in self.entries]:
-            del self.bound[location]
+        for bound in (self.bound, self.bound_effects):
+            for location in [found for found in bound if first <= found < end and found not in self.entries]:
+                del bound[location]
         for location in [found for found in self.fingerprints if first <= found < end]:
             del self.fingerprints[location]
         for table in (self.attempts, self.cursors, self.waits, self.pending.extras.cursors):
@@ -425,6 +434,11 @@ class Journal:
         # Entries of the range that are not committed yet are still sent, so that the sequence has no gaps.
         self.pending.extras.trims.append((first, end))
         self.pending.is_urgent = True
+
+    def _stays(self, location: Location) -> bool:
+        """Whether an entry may have to be undone."""
+        entry = self.entries[location]
+        return entry.undo is not None and not is_settled(entry, self.entries)
 
     def trim_loop(self, loop: Location, first: Location, end: Location) -> None:
         """Drop the iterations in a range of keys. Kept is what later code can name: the latest checkpoint of each name,
@@ -511,12 +525,7 @@ class Journal:
 
     def undo_stack(self, floor: int) -> list[Entry]:
         """The entries that have a compensation, last committed first. Steps of a compensation are not undone."""
-        stack = [
-            entry
-            for entry in self.entries.values()
-            if entry.undo is not None and entry.seq > floor and not is_undoing(entry.location)
-        ]
-        return sorted(stack, reverse=True)
+        return undo_stack(self.entries, floor)
 
     def left_to_undo(self, floor: int) -> list[Entry]:
         """The entries that have a compensation and are not undone yet, last committed first."""

@@ -70,6 +70,23 @@ class Operation(Coroutine[Any, Any, T]):
         coroutine = self._coroutine()
         return coroutine.throw(typ) if val is None and tb is None else coroutine.throw(typ, val, tb)
 
+    # What `inspect.getcoroutinestate` asks for; anyio does before it cancels a task.
+
+    @property
+    def cr_running(self) -> bool:
+        """As a coroutine's."""
+        return bool(getattr(self._inner, "cr_running", False))
+
+    @property
+    def cr_suspended(self) -> bool:
+        """As a coroutine's."""
+        return bool(getattr(self._inner, "cr_suspended", False))
+
+    @property
+    def cr_frame(self) -> Any:
+        """As a coroutine's; before it begins, anything but None."""
+        return self if self._inner is None else getattr(self._inner, "cr_frame", None)
+
     def close(self) -> None:
         """As a coroutine's: an operation that is closed before it begins never begins."""
         self._turn.unawaited.pop(self.number, None)

@@ -30,12 +30,23 @@ class ReplayOrder:
 
     async def reach(self, entry: Entry) -> None:
         """Wait until all recorded results before this one have reached the code."""
-        queue, journal = self.queue, self._journal
+        queue = self.queue
         # Nothing else is ready and nothing earlier is queued: this result would be the next one anyway.
         if self._loop.ready or (queue and queue[0][0] <= entry.seq):
             future: asyncio.Future[None] = self._loop.own_future()
             heapq.heappush(queue, (entry.seq, 0, future))
             await future
+        self.pass_result(entry)
+
+    def expect(self, entry: Entry) -> asyncio.Future[None]:
+        """For callbacks: a future that ends when it is this result's turn. Then call `pass_result`."""
+        future: asyncio.Future[None] = self._loop.own_future()
+        heapq.heappush(self.queue, (entry.seq, 0, future))
+        return future
+
+    def pass_result(self, entry: Entry) -> None:
+        """A recorded result reaches the code."""
+        journal = self._journal
         if entry.seq > journal.position:
             journal.position = entry.seq
             if journal.replies:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
-from types import NoneType
+from types import NoneType, TracebackType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from stepwell.errors import InvalidOptionError, NonDeterministicError
 from stepwell.replay.branches import mark_plain
 from stepwell.replay.context import Context
 from stepwell.replay.operations import Operation
+from stepwell.replay.primitives.cleanup import Cleanup
 from stepwell.replay.primitives.receive import Message
 from stepwell.replay.signals import Signal
 from stepwell.replay.steps import Step, is_async
@@ -200,6 +201,30 @@ class PlainCode:
     def _give_back(self) -> None:
         self._thread = None
         self._threads.give_back(self)
+
+
+class SyncCleanup:
+    """A block with a clean-up, entered by `with`. The clean-up is a step."""
+
+    __slots__ = ("_block", "_code", "_make", "_of")
+
+    def __init__(self, make: Callable[[], Cleanup], code: PlainCode, of: str) -> None:
+        self._make = make
+        self._code = code
+        self._of = of
+        self._block: Cleanup | None = None
+
+    def __enter__(self) -> None:
+        self._block = self._code.ask(self._of, lambda: self._make().entering)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, (Suspend, GeneratorExit)):
+            return  # the function is unwound, and comes here again
+        block = self._block
+        assert block is not None
+        self._code.ask(f"the end of {self._of}", lambda: block.leaving(error))
 
 
 def isolated_copy(value: T) -> T:

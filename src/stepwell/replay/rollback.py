@@ -8,7 +8,7 @@ from stepwell.model.failures import record_failure
 from stepwell.model.locations import ROOT, undo
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.compensations import UndoFailed, read_call, signature_of
-from stepwell.replay.event_loop import NUMBERS, Numbers
+from stepwell.replay.event_loop import SCOPE
 from stepwell.replay.journal import Journal
 from stepwell.replay.parameters import takes
 from stepwell.replay.plain_code import plain_branch
@@ -50,10 +50,13 @@ async def _undo(scope: Scope, entry: Entry) -> None:
         return
     _record_beginning(scope)
     first_at, inner = scope.time, scope.below(location)
-    NUMBERS.set(Numbers())
+    SCOPE.set(inner)
     try:
         run = plain_branch(compensation, SyncContext) if is_plain else compensation
         await run(turn.context(inner), *given)
+        if turn.background is not None:
+            await turn.background.finish()
+            turn.background.check()
     except ReplayError:
         raise
     except Exception as error:

@@ -14,7 +14,9 @@ from stepwell.model.states import ENTRIES_OF_WAITS, EntryKind
 from stepwell.replay import divergence
 from stepwell.replay.copies import are_small
 from stepwell.replay.deprecations import warn_of_repeat
+from stepwell.replay.event_loop import Numbers, Timer
 from stepwell.replay.fingerprints import describe_arguments, join_fingerprints, split_fingerprints
+from stepwell.replay.timers import arm_timer
 
 if TYPE_CHECKING:
     from stepwell.replay.turn import Turn
@@ -35,13 +37,14 @@ class _Name:
 class Scope:
     """The place of operations: the workflow itself, a branch, or one iteration of a loop."""
 
-    __slots__ = ("_draws", "_names", "is_closed", "location", "parent", "time", "turn")
+    __slots__ = ("_draws", "_names", "is_closed", "location", "numbers", "parent", "time", "turn")
 
     def __init__(self, turn: Turn, location: Location, time: Instant, parent: Scope | None = None) -> None:
         self.turn = turn
         self.location = location
         self.parent = parent
         self.time = time  # when the last result reached code in this scope: the value of `ctx.now()`
+        self.numbers = turn.loop.numbers if parent is None else Numbers()  # of its tasks, futures and operations
         self.is_closed = False  # its branch lost or was cancelled: it can no longer record anything
         self._names: dict[str, _Name] = {}
         self._draws = 0
@@ -212,6 +215,10 @@ class Scope:
         mine = beside(location, self.location, found)
         return mine if number is None else use(mine, number)
 
+    def enter(self, location: Location, kind: EntryKind) -> Entry | None:
+        """Visit a place that belongs to an operation, and look up its entry."""
+        return self._enter(location, kind)
+
     def _enter(self, location: Location, kind: EntryKind) -> Entry | None:
         turn, journal = self.turn, self.turn.journal
         if location in journal.visited:
@@ -255,6 +262,15 @@ class Scope:
         if self.turn.owed and not self.turn.is_closed:
             for asked in tuple(self.turn.owed):
                 asked.give_up(within=self.location, is_told=is_recorded)
+
+    def read_time(self) -> Instant:
+        """The scope's time, which code sees: it must be durable before the next effect."""
+        self.turn.journal.pin()
+        return self.time
+
+    def arm(self, timer: Timer, due_at: Instant) -> None:
+        """Call the callback of a timer of asyncio when it is due."""
+        arm_timer(self, timer, due_at)
 
     def draw(self, size: int = 8) -> bytes:
         """The next pseudo-random bytes of this scope: a function of run, scope and count, so a replay gets the same."""

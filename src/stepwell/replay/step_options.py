@@ -17,6 +17,8 @@ from stepwell.replay.revival import register_types
 
 Durability = Literal["normal", "deferred"]
 _DURABILITIES: Final = get_args(Durability)
+UndoWhen = Literal["done", "always"]
+_UNDOS: Final = get_args(UndoWhen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class StepOptions:
     retry: Retry = DEFAULT_RETRY
     timeout: Span | None = None
     compensate: Callable[..., Any] | None = None
+    undo: UndoWhen = "done"
     durability: Durability = "normal"
     repeat: bool = False
     at_most_once: bool = False
@@ -43,6 +46,13 @@ class StepOptions:
         if self.durability not in _DURABILITIES:
             raise InvalidOptionError(
                 f"durability of step {self.name!r} is {self.durability!r}", fix='use "normal" or "deferred"'
+            )
+        if self.undo not in _UNDOS:
+            raise InvalidOptionError(f"undo of step {self.name!r} is {self.undo!r}", fix='use "done" or "always"')
+        if self.undo == "always" and self.compensate is None:
+            raise InvalidOptionError(
+                f'step {self.name!r} has undo="always" and nothing that undoes it',
+                fix=f'write: @step(compensate=undo_{self.name}, undo="always")',
             )
 
 
@@ -110,6 +120,7 @@ def check_transaction(fn: Callable[..., Any], options: StepOptions, takes_transa
     refused = {
         "timeout": options.timeout is not None,
         "at_most_once": options.at_most_once,
+        'undo="always"': options.undo == "always",
         'durability="deferred"': options.durability == "deferred",
         "isolate": options.isolate is not None,
     }

@@ -26,6 +26,7 @@ from stepwell.replay.parameters import check_compensation, count_needed_roughly,
 from stepwell.replay.step_options import (
     Durability,
     StepOptions,
+    UndoWhen,
     check_budget,
     check_transaction,
     find_named,
@@ -90,7 +91,7 @@ class Step(Generic[P, R]):
             self.undo_needs = count_needed_roughly(options.compensate, _signature_of(options.compensate))
             if self.undo_needs > len(self.signature.parameters) - self.skip + 1:
                 self.check_compensation()
-            _register_compensation(options.compensate)
+            register_compensation(options.compensate)
 
     def check_compensation(self, passed: int | None = None) -> None:
         """Reject a compensation that cannot be called after a call with `passed` arguments, or after any call."""
@@ -129,6 +130,7 @@ class Step(Generic[P, R]):
         retry: Retry | None = None,
         timeout: Duration | None = None,
         compensate: Callable[..., Any] | None = None,
+        undo: UndoWhen | None = None,
         durability: Durability | None = None,
         repeat: bool | None = None,
         at_most_once: bool | None = None,
@@ -147,6 +149,7 @@ class Step(Generic[P, R]):
             "retry": retry,
             "timeout": None if timeout is None else span(timeout, what="timeout"),
             "compensate": compensate,
+            "undo": undo,
             "durability": durability,
             "repeat": repeat,
             "at_most_once": at_most_once,
@@ -201,7 +204,7 @@ def stable_name(fn: Callable[..., Any]) -> str | None:
     return name if _body(found) is _body(fn) or (inspect.ismethod(fn) and found == fn) else None
 
 
-def _register_compensation(fn: Callable[..., Any]) -> None:
+def register_compensation(fn: Callable[..., Any]) -> None:
     """Remember a callable by its name, together with others of the same name."""
     name = qualified_name(fn)
     if not _may_be_found(name):
@@ -245,6 +248,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     compensate: Callable[..., Any] | None = None,
+    undo: UndoWhen = "done",
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
@@ -267,6 +271,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     compensate: Callable[..., Any] | None = None,
+    undo: UndoWhen = "done",
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
@@ -287,6 +292,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     compensate: Callable[..., Any] | None = None,
+    undo: UndoWhen = "done",
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
@@ -308,6 +314,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     compensate: Callable[..., Any] | None = None,
+    undo: UndoWhen = "done",
     durability: Durability = "normal",
     repeat: bool = False,
     at_most_once: bool = False,
@@ -330,6 +337,9 @@ def step(
     `timeout`: the longest time for one attempt ("30s").
     `compensate`: the function that undoes the step. It gets the arguments of the step and then its result, as many as
         it takes.
+    `undo`: "always" also undoes a step that failed, ran out of time, was cancelled, or was lost with its worker: its
+        outcome is unknown. The beginning is recorded before the body runs, and the compensation gets None as the
+        result.
     `durability`: "deferred" lets the next step begin before this result is stored. A crash may then repeat this step
         and the steps after it.
     `repeat`: deprecated, and without effect: the uses of a step in one scope are numbered.
@@ -354,6 +364,7 @@ def step(
             "retry": retry,
             "timeout": timeout,
             "compensate": compensate,
+            "undo": undo,
             "durability": durability,
             "repeat": repeat,
             "at_most_once": at_most_once,

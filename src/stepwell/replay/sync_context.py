@@ -6,12 +6,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, overload
 
 from stepwell.clock import Duration
 from stepwell.ids import EventId, RunId
 from stepwell.model.attributes import AttributeValue
+from stepwell.model.business_hours import BusinessHours
 from stepwell.model.events import Deliver
 from stepwell.model.messages import IfMissing
 from stepwell.model.schedules import Scheduled
@@ -19,8 +20,10 @@ from stepwell.model.topics import Event
 from stepwell.model.waits import Since
 from stepwell.replay.context import SILENT, Compensations, Context, Previous
 from stepwell.replay.operations import Outcome
-from stepwell.replay.plain_code import PlainCode, asked_for, plain_branch, plain_branches
+from stepwell.replay.plain_code import PlainCode, SyncCleanup, asked_for, plain_branch, plain_branches
 from stepwell.replay.primitives.child import ChildOptions, OnParentClose, RunOptions, SpawnOptions, StartOptions
+from stepwell.replay.primitives.effect import Given
+from stepwell.replay.primitives.handle import AtEnd, Handling
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.observe import Absent, Observed
@@ -206,6 +209,18 @@ class SyncContext:
             asked_for("sleep_until", name), lambda: self._inner.sleep_until(name, when, repeat=repeat)
         )
 
+    def sleep_business(
+        self, name: str, hours: float | str | timedelta, calendar: BusinessHours, *, repeat: bool = False
+    ) -> Slept:
+        """Wait until so many business hours have passed: `ctx.sleep_business("review", 8, office)`.
+
+        `hours` is a number of hours, or a duration such as "90m"; 0 waits until the office is open. The deadline is
+        fixed at the first visit: a calendar that changes later does not move it.
+        """
+        return self._code.ask(
+            asked_for("sleep_business", name), lambda: self._inner.sleep_business(name, hours, calendar, repeat=repeat)
+        )
+
     # --- messages ---
 
     @overload
@@ -332,6 +347,59 @@ class SyncContext:
     def signals(self) -> SyncObserved:
         """Read the mailbox without taking anything: `latest`, `all`, `has`."""
         return SyncObserved(self._inner.signals, self._code, "signals")
+
+    @overload
+    def handle(
+        self,
+        request: Request[T, R],
+        handler: Callable[[SyncContext, T], R],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: Signal[T],
+        handler: Callable[[SyncContext, T], Any],
+        *,
+        validate: Callable[[T], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    @overload
+    def handle(
+        self,
+        request: str,
+        handler: Callable[[SyncContext, Any], Any],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling: ...
+    def handle(
+        self,
+        request: str | Signal[Any],
+        handler: Callable[[SyncContext, Any], Any],
+        *,
+        validate: Callable[[Any], object] | None = None,
+        at_end: AtEnd = "wait",
+        name: str | None = None,
+    ) -> Handling:
+        """Answer requests while the workflow continues: `ctx.handle(reserve, on_reserve)`.
+
+        Each request runs `handler(ctx, payload)` in a branch of its own (`handle reserve/~0`), at once; what it
+        returns is the reply, and an exception refuses the request. `validate` rejects a payload by raising, before the
+        request is taken; it may look at variables of the workflow. The run waits for requests in progress before it
+        ends; with `at_end="cancel"` it cancels and refuses them.
+        """
+        return self._code.read(
+            asked_for("handle", name or request),
+            lambda: self._inner.handle(
+                request, plain_branch(handler, SyncContext), validate=validate, at_end=at_end, name=name
+            ),
+        )
 
     @overload
     def topic(
@@ -529,11 +597,31 @@ class SyncContext:
     # --- other runs ---
 
     @overload
-    def child(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Out: ...
+    def child(
+        self,
+        workflow: Workflow[None, Out],
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Out: ...
     @overload
-    def child(self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]) -> Out: ...
+    def child(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Out: ...
     @overload
-    def child(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> Any: ...
+    def child(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Any: ...
     def child(
         self,
         workflow: Workflow[Any, Any] | str,
@@ -542,10 +630,12 @@ class SyncContext:
         name: str | None = None,
         repeat: bool = False,
         fingerprint: bool = True,
+        compensate: Callable[..., Any] | None = None,
         **options: Unpack[SpawnOptions],
     ) -> Any:
         """Start a child and wait for its result. Raises `ChildFailed` if it does not complete.
 
+        `compensate` undoes a child that completed: it gets the input and the result, as many as it takes.
         Await `.outcome()` to get a failure as a value. A cancel of this run cancels the child. If this run fails, an
         active child continues; with `on_parent_close="cancel"` it is cancelled, with compensation.
 
@@ -555,17 +645,37 @@ class SyncContext:
         """
         return self._code.ask(
             asked_for("child", name or workflow),
-            lambda: self._inner.child(workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, **options),
+            lambda: self._inner.child(
+                workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, compensate=compensate, **options
+            ),
         )
 
     @overload
-    def child_outcome(self, workflow: Workflow[None, Out], **options: Unpack[ChildOptions]) -> Outcome[Out]: ...
-    @overload
     def child_outcome(
-        self, workflow: Workflow[In, Out], input: In, **options: Unpack[ChildOptions]
+        self,
+        workflow: Workflow[None, Out],
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
     ) -> Outcome[Out]: ...
     @overload
-    def child_outcome(self, workflow: str, input: Any = None, **options: Unpack[ChildOptions]) -> Outcome[Any]: ...
+    def child_outcome(
+        self,
+        workflow: Workflow[In, Out],
+        input: In,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Outcome[Out]: ...
+    @overload
+    def child_outcome(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        compensate: Callable[..., Any] | None = None,
+        **options: Unpack[ChildOptions],
+    ) -> Outcome[Any]: ...
     def child_outcome(
         self,
         workflow: Workflow[Any, Any] | str,
@@ -574,13 +684,14 @@ class SyncContext:
         name: str | None = None,
         repeat: bool = False,
         fingerprint: bool = True,
+        compensate: Callable[..., Any] | None = None,
         **options: Unpack[SpawnOptions],
     ) -> Outcome[Any]:
         """Start a child and wait for how it ended; its failure is a value instead of an exception."""
         return self._code.ask(
             asked_for("child", name or workflow),
             lambda: self._inner.child(
-                workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, **options
+                workflow, input, name=name, repeat=repeat, fingerprint=fingerprint, compensate=compensate, **options
             ).outcome(),
         )
 
@@ -806,6 +917,38 @@ class SyncContext:
         self._code.ask(
             asked_for("rollback_checkpoint", name), lambda: self._inner.rollback_checkpoint(name, repeat=repeat)
         )
+
+    @overload
+    def compensate_with(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    @overload
+    def compensate_with(
+        self, fn: Callable[Concatenate[Given, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> None: ...
+    @overload
+    def compensate_with(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    @overload
+    def compensate_with(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None: ...
+    def compensate_with(self, fn: Any, /, *args: Any, **kwargs: Any) -> None:
+        """Register what undoes an effect outside of steps, before it happens: `ctx.compensate_with(delete, at)`.
+
+        A rollback calls the function with these arguments, in its place among the compensations of steps. It may take a
+        `Context` first. The registration is durable before the next step begins.
+        """
+        self._code.ask(asked_for("compensate_with", fn), lambda: self._inner.compensate_with(fn, *args, **kwargs))
+
+    @overload
+    def cleanup(self, fn: Step[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncCleanup: ...
+    @overload
+    def cleanup(self, fn: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncCleanup: ...
+    @overload
+    def cleanup(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> SyncCleanup: ...
+    def cleanup(self, fn: Any, /, *args: Any, **kwargs: Any) -> SyncCleanup:
+        """A block whose clean-up runs on every way out of it: `async with ctx.cleanup(release, lock): ...`.
+
+        The function runs as a step when the block ends, fails, loses a race or runs out of time; and as a compensation
+        if the run is cancelled or meets its deadline inside of the block. Only `cancel(compensate=False)` skips it.
+        """
+        return SyncCleanup(lambda: self._inner.cleanup(fn, *args, **kwargs), self._code, asked_for("cleanup", fn))
 
     # --- changing code ---
 

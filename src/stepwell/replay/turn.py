@@ -27,6 +27,7 @@ from stepwell.model.locations import Location, is_below
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import RunStatus, WaitKind
 from stepwell.model.waits import Since, Wait
+from stepwell.replay.background import Background
 from stepwell.replay.bodies import Bodies
 from stepwell.replay.code_threads import CodeThreads
 from stepwell.replay.event_loop import TurnLoop
@@ -36,7 +37,7 @@ from stepwell.replay.operations import Operation
 from stepwell.replay.order import ReplayOrder
 from stepwell.replay.suspend import Suspend
 from stepwell.replay.turn_checks import find_loss, find_unpassed
-from stepwell.replay.waits import Arrival, Waits
+from stepwell.replay.waits import Armed, Arrival, Waits
 
 if TYPE_CHECKING:
     from stepwell.replay.primitives.reply import Asked
@@ -53,6 +54,7 @@ class Turn:
     __slots__ = (
         "_headers",
         "_root",
+        "background",
         "bodies",
         "closed_streams",
         "code",
@@ -104,6 +106,7 @@ class Turn:
         self.unawaited: dict[int, Operation[Any]] = {}  # by number
         self.owed: list[Asked] = []  # questions that were received and not answered yet
         self.closed_streams: set[str] = set()
+        self.background = Background(self) if journal.blocks else None
         self.problem: ReplayError | None = None
         self.is_diverged_early = False  # the problem occurred before the code had passed every recorded result
         self.is_closed = False  # the code is torn down, which is not its outcome
@@ -141,6 +144,8 @@ class Turn:
                 continue
             if order.is_passing and not self._has_passed():
                 break
+            if self.background is not None and not order.is_rehearsal and self.background.start_left():
+                continue
             if (mailbox.signals or mailbox.events or mailbox.outcomes) and mailbox.hand_over(waits):
                 continue
             if waits.deadlines and not order.is_rehearsal and waits.pass_deadline(now):
@@ -295,6 +300,13 @@ class Turn:
             self.is_diverged_early = self.order.is_passing
         return self.problem
 
+    @property
+    def background_work(self) -> Background:
+        """What goes on beside the code, made if needed."""
+        if self.background is None:
+            self.background = Background(self)
+        return self.background
+
     async def wait(
         self,
         location: Location,
@@ -305,17 +317,33 @@ class Turn:
         since: Since = "wait",
     ) -> Arrival:
         """Wait for a message, a child or the deadline, whichever is first. A pending message wins over the deadline."""
+        if self.mailbox.observations is not None:
+            self.mailbox.observations.release(location)
+        return await self.waits.arrive(self._wait_of(location, kind, due_at, names, where, since))
+
+    def arm(self, location: Location, kind: WaitKind, due_at: Instant) -> Armed:
+        """Begin to wait for a deadline that is a function of recorded results. `max_suspend` does not limit it: the
+        code may do other things meanwhile.
+        """
+        wait = self._wait_of(location, kind, due_at)._replace(limit_at=None)
+        return self.waits.arm(wait, is_derived=True)
+
+    def _wait_of(
+        self,
+        location: Location,
+        kind: WaitKind,
+        due_at: Instant | None,
+        names: tuple[str, ...] = (),
+        where: tuple[str, ...] = (),
+        since: Since = "wait",
+    ) -> Wait:
         waits = self.waits
         stored = self.journal.reach_wait(location)
         stored = waits.take_repeated(location) or stored
-        if self.mailbox.observations is not None:
-            self.mailbox.observations.release(location)
         if stored is not None and stored.kind is kind and stored.due_at == due_at:
-            wait = stored._replace(names=names, where=where, since=since)
-        else:
-            token, limit = waits.new_token(self.run.epoch), waits.limit(self.now, due_at)
-            wait = Wait(location, kind, token, due_at, names, where, since, limit)
-        return await waits.arrive(wait)
+            return stored._replace(names=names, where=where, since=since)
+        token, limit = waits.new_token(self.run.epoch), waits.limit(self.now, due_at)
+        return Wait(location, kind, token, due_at, names, where, since, limit)
 
     # --- inside ---
 

@@ -21,13 +21,18 @@ _TIMED = (WaitKind.TIMER, WaitKind.RETRY)
 
 
 class Armed:
-    """A wait of the code, and the future that it awaits."""
+    """A wait of the code, and the future that it awaits.
 
-    __slots__ = ("future", "wait")
+    The deadline of a `derived` one is a function of recorded results, so it need not be stored before the run is
+    released.
+    """
 
-    def __init__(self, wait: Wait, future: asyncio.Future[Arrival]) -> None:
+    __slots__ = ("future", "is_derived", "wait")
+
+    def __init__(self, wait: Wait, future: asyncio.Future[Arrival], *, is_derived: bool = False) -> None:
         self.wait = wait
         self.future = future
+        self.is_derived = is_derived
 
 
 class Waits:
@@ -51,18 +56,27 @@ class Waits:
 
     async def arrive(self, wait: Wait) -> Arrival:
         """Wait until something arrives, or the deadline passes."""
-        armed = Armed(wait, self._loop.own_future())
+        armed = self.arm(wait)
+        try:
+            arrival = await armed.future
+        finally:
+            self.end(armed)
+        self._last = wait
+        return arrival
+
+    def arm(self, wait: Wait, *, is_derived: bool = False) -> Armed:
+        """Begin to wait. The caller calls `end` once the future is done."""
+        armed = Armed(wait, self._loop.own_future(), is_derived=is_derived)
         self.armed[wait.location] = armed
         if wait.due_at is not None:
             self._tokens += 1
             heapq.heappush(self.deadlines, (wait.due_at, self._tokens, armed))
-        try:
-            arrival = await armed.future
-        finally:
-            if self.armed.get(wait.location) is armed:
-                del self.armed[wait.location]
-        self._last = wait
-        return arrival
+        return armed
+
+    def end(self, armed: Armed) -> None:
+        """The code no longer waits for this."""
+        if self.armed.get(armed.wait.location) is armed:
+            del self.armed[armed.wait.location]
 
     def take_repeated(self, location: Location) -> Wait | None:
         """The wait here whose arrival did not fit: the code continues to wait, with the same limit."""
@@ -137,7 +151,9 @@ class Waits:
     @property
     def has_new(self) -> bool:
         """Whether the code waits for something that is not stored yet: storing a wait fixes its deadline."""
-        return bool(self.armed) and any(armed.wait not in self.stored for armed in self.armed.values())
+        return bool(self.armed) and any(
+            armed.wait not in self.stored and not armed.is_derived for armed in self.armed.values()
+        )
 
     def take_changed(self) -> tuple[Wait, ...] | None:
         """All waits, if they differ from the stored ones; None otherwise. They count as stored from now on."""

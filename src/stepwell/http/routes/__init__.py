@@ -21,6 +21,7 @@ from stepwell.http.routes import (
     outbox,
     overviews,
     repairs,
+    reschedules,
     retention,
     runs,
     saved_views,
@@ -30,6 +31,7 @@ from stepwell.http.routes import (
     signals,
     starts,
     triggers,
+    undoings,
     workers,
     workflows,
 )
@@ -66,7 +68,9 @@ _TABLES: Final[tuple[Operation, ...]] = (
     *outbox.OPERATIONS,
     *schedules.OPERATIONS,
     *holds.OPERATIONS,
+    *reschedules.OPERATIONS,
     *repairs.OPERATIONS,
+    *undoings.OPERATIONS,
     *bulks.OPERATIONS,
     *hooks.OPERATIONS,
 )

@@ -17,7 +17,7 @@ from stepwell.http.roles import Permission
 from stepwell.ids import SystemIds
 
 _SAMPLE = 5
-Verb = Literal["cancel", "pause", "resume", "retry", "resume_rollback", "mark_undone", "rewind", "redrive"]
+Verb = Literal["cancel", "pause", "wake", "resume", "retry", "resume_rollback", "mark_undone", "rewind", "redrive"]
 State = Literal["planned", "running", "aborting", "paused", "done", "aborted", "failed"]
 
 

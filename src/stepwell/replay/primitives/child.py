@@ -21,11 +21,14 @@ from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
 from stepwell.model.tags import TRACE_TAG, TagsLike, read_tags, with_tags
+from stepwell.replay.compensations import describe_call
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.operations import Outcome
 from stepwell.replay.recorded_values import decode_value, rebind_value, stopped
 from stepwell.replay.revival import revive
 from stepwell.replay.scopes import Scope
+from stepwell.replay.step_options import StepOptions
+from stepwell.replay.steps import Step
 from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
 
@@ -112,6 +115,16 @@ class Started(NamedTuple):
         )
 
     @property
+    def takes_input(self) -> bool:
+        """Whether it is called with an input; a workflow by name may be."""
+        return self.workflow is None or self.workflow.takes_input
+
+    @property
+    def input_hint(self) -> Any:
+        """The type of its input; of a workflow by name it is not known."""
+        return Any if self.workflow is None else self.workflow.input_hint
+
+    @property
     def output_hint(self) -> Any:
         """The type of its result; of a workflow by name it is not known, so that every worker reads the same."""
         return Any if self.workflow is None else self.workflow.output_hint
@@ -125,13 +138,17 @@ async def run_child(
     input: Any,
     options: ChildStart,
     on_start: Callable[[NewRun], None] | None = None,
+    undone: Step[..., Any] | None = None,
 ) -> Any:
     """The child's result. Raises `ChildFailed` if it did not complete. Cancelling this cancels the child.
 
     `on_start` is called when the child is started, and shares that commit.
     """
     turn = scope.turn
+    if undone is not None:
+        turn.journal.bound[location] = undone
     if entry is None:
+        undo = None if undone is None else describe_call(turn, location, undone, _passed(child, input), {})
         started_at = scope.time
         try:
             outcome = await await_child(scope, location, child, input, options, on_start)
@@ -139,7 +156,7 @@ async def run_child(
             if not turn.is_closed and turn.problem is None:
                 turn.journal.cancel_child(location)
             raise
-        entry = _record(scope, location, outcome, turn.now - started_at)
+        entry = _record(scope, location, outcome, turn.now - started_at, undo)
     else:
         await turn.order.reach(entry)
     scope.note_result(entry)
@@ -222,11 +239,31 @@ def read_outcome(scope: Scope, location: Location, value: bytes, hint: Any) -> O
     return Outcome(False, None, status, decode_failure(stored) if stored else None)
 
 
-def _record(scope: Scope, location: Location, outcome: ChildOutcome, took: int) -> Entry:
+def undo_step(child: Started, compensate: Callable[..., Any]) -> Step[..., Any]:
+    """A child as a step, for what undoes it: it is offered the input and the result. Raises `InvalidOptionError`.
+
+    The types of a workflow by name are not known here: both are plain JSON.
+    """
+
+    def call(input: Any) -> Any: ...
+
+    def call_alone() -> Any: ...
+
+    fn = call if child.takes_input else call_alone
+    fn.__annotations__ = {"input": child.input_hint} if child.takes_input else {}
+    fn.__annotations__["return"] = child.output_hint
+    return Step(fn, StepOptions(name=child.name, compensate=compensate))
+
+
+def _passed(child: Started, input: Any) -> tuple[Any, ...]:
+    return (input,) if child.takes_input else ()
+
+
+def _record(scope: Scope, location: Location, outcome: ChildOutcome, took: int, undo: bytes | None) -> Entry:
     turn = scope.turn
     if outcome.status is RunStatus.COMPLETED and outcome.output is not None:
         value = pack([outcome.run_id], _own_copy(scope, location, outcome, outcome.output))
-        return turn.journal.record(location, EntryKind.CHILD, EntryStatus.DONE, value, turn.now, took)
+        return turn.journal.record(location, EntryKind.CHILD, EntryStatus.DONE, value, turn.now, took, undo=undo)
     failure = decode_failure(outcome.failure) if outcome.failure is not None else None
     error = ChildFailed(turn.journal.names.text(location), outcome.run_id, outcome.status.value, failure)
     value = encode_failure(record_failure(error))

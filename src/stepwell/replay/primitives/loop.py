@@ -12,7 +12,7 @@ from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, iteration, iterations
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Guard, guard_of
-from stepwell.replay.event_loop import NUMBERS, Numbers
+from stepwell.replay.event_loop import SCOPE
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.recorded_values import decode_recorded, decode_value, settle_value
 from stepwell.replay.scopes import Scope
@@ -83,15 +83,17 @@ async def _iterate(scope: Scope, location: Location, body: LoopBody, state: Any,
         scope.time = max(scope.time, time)
     state = decode_value(turn, location, stored, hint, "the loop's state", field="state")
     guard = guard_of(scope, location, "loop", "loop", (body,))
-    numbers = NUMBERS.get()
+    around = SCOPE.get()
     while True:
         inner = scope.below(iteration(location, number))
-        NUMBERS.set(Numbers())
-        if guard is None:
-            outcome = await body(turn.context(inner), state)
-        else:
-            outcome = await _run_guarded(guard, body(turn.context(inner), state))
-        NUMBERS.set(numbers)
+        SCOPE.set(inner)
+        try:
+            if guard is None:
+                outcome = await body(turn.context(inner), state)
+            else:
+                outcome = await _run_guarded(guard, body(turn.context(inner), state))
+        finally:
+            SCOPE.set(around)
         scope.time = max(scope.time, inner.time)
         inner.ended()
         number += 1

@@ -15,7 +15,7 @@ from stepwell.model.locations import Location, iteration, subtree
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.branches import Guard, check_repeated, guard_of, is_failure, is_plain
 from stepwell.replay.captured_variables import BodyKind
-from stepwell.replay.event_loop import NUMBERS, Numbers
+from stepwell.replay.event_loop import SCOPE
 from stepwell.replay.headers import pack, unpack
 from stepwell.replay.primitives.join import OnError
 from stepwell.replay.recorded_errors import record_error
@@ -119,7 +119,7 @@ async def _run_items(
             runner.guard.enter()
         for number in numbers:
             inner = running[number] = scope.below(iteration(location, number))
-            NUMBERS.set(Numbers())
+            SCOPE.set(inner)
             try:
                 entry = await _run_item(inner, runner, runner.items[number])
             except ContinueAsNew as request:

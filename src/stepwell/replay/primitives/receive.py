@@ -115,6 +115,20 @@ async def run_receive(
     return read_messages(scope, location, entry.value, wanted)[0]
 
 
+async def receive_unchecked(
+    scope: Scope, location: Location, entry: Entry | None, wanted: SignalSelection
+) -> Message[Any]:
+    """The same without a deadline, for code that may receive while other messages are not answered yet."""
+    turn = scope.turn
+    if entry is None:
+        [signal] = await _arrivals(scope, location, wanted, _NEVER, limit=1)
+        entry = _record_one(scope, location, signal, _NEVER)
+    else:
+        await turn.order.reach(entry)
+    scope.note_result(entry)
+    return read_messages(scope, location, entry.value, wanted)[0]
+
+
 async def run_receive_many(
     scope: Scope, location: Location, entry: Entry | None, wanted: SignalSelection, count: int, due: Due
 ) -> list[Message[Any]]:

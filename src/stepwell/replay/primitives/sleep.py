@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,9 +22,13 @@ class Slept(NamedTuple):
 
 
 async def run_sleep(
-    scope: Scope, location: Location, entry: Entry | None, lasts: Span | None, until: Instant | None
+    scope: Scope,
+    location: Location,
+    entry: Entry | None,
+    due_of: Callable[[Instant], Instant],
+    lasts: Span | None = None,
 ) -> Slept:
-    """Sleep for a span from the first visit, or until an instant; a past instant ends the sleep at once."""
+    """Sleep until the instant that `due_of` computes from the first visit; a past instant ends the sleep at once."""
     turn = scope.turn
     if entry is not None:
         await turn.order.reach(entry)
@@ -33,7 +38,7 @@ async def run_sleep(
         if stored is not None and stored.due_at is not None:
             due_at = stored.due_at
         else:
-            due_at = until if until is not None else Instant(turn.now + (lasts or 0))
+            due_at = due_of(turn.now)
         # Also if it is due already: results that were recorded earlier come first, as in a later replay.
         await turn.wait(location, WaitKind.TIMER, due_at)
         if lasts is not None:

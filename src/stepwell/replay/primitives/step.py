@@ -24,6 +24,7 @@ from stepwell.replay.bodies import Attempted, Body, Raised, Recorded, Succeeded,
 from stepwell.replay.compensations import UndoFailed, describe_call
 from stepwell.replay.copies import PassedArguments, is_fixed
 from stepwell.replay.operations import Operation
+from stepwell.replay.primitives.effect import begin_step
 from stepwell.replay.primitives.emit import emits_of
 from stepwell.replay.recorded_errors import carried_by
 from stepwell.replay.recorded_values import decode_recorded, stopped
@@ -117,6 +118,8 @@ async def run_step(
     turn = scope.turn
     if step.options_.compensate is not None:
         turn.journal.bound[location] = step
+        if step.options_.undo == "always":
+            await begin_step(scope, location, entry, step, args, kwargs)
     if entry is None:
         entry, value = await perform(scope, location, _STEP, step, args, kwargs)
         # The result of a transaction is durable already, so its commit cannot consume a signal.

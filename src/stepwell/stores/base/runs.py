@@ -219,10 +219,10 @@ class RunStore(Protocol):
         cancelled as by `cancel` with compensation; `retries` are retried as by `retry`; the waits are replaced as by
         `apply`; open records with an `end_state` are closed as by a trim at the locations of the added entries, and
         where their location now has neither an entry nor a wait.
-        The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry`, stalls 0,
-        `amendment` set; `ended_at`, failure, cause, hold, undo_floor and a deadline that has passed are cleared;
-        version and input change if they are given. `last_seq` never goes back. A run that had ended takes over the
-        signals held for its key. Audit row.
+        The run becomes pending: epoch and revision + 1, `wake_at` = now, `retried_at` as by `retry` (with a `wake_at`
+        of the amendment: that one, and `retried_at` stays), stalls 0, `amendment` set; `ended_at`, failure, cause,
+        hold, undo_floor and a deadline that has passed are cleared; version and input change if they are given.
+        `last_seq` never goes back. A run that had ended takes over the signals held for its key. Audit row.
         """
         ...
 

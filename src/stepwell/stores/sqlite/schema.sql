@@ -189,7 +189,7 @@ create table stepwell_entries (
     run integer not null,
     location blob not null,
     seq integer not null,
-    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwendqRSCP]'),
+    kind text not null check (kind glob '[sozrmtjxlcpvkuaiybwendqRSCPfg]'),
     status text not null check (status glob '[df]'),
     value blob not null,
     at integer not null,

@@ -120,7 +120,12 @@ begin
     perform {f}.replace_waits(v_now, r.id, a->>{Amendment.run_id}, a->{Amendment.waits});
     update {t}.runs
     set status = 'pending', epoch = epoch + 1, ended_at = null, cause = null, undo_floor = 0,
-        retried_at = greatest(v_now, (select max(at) from {t}.attempts where run = r.id)), wake_at = v_now, hold = null,
+        retried_at = case
+            when a->>{Amendment.wake_at} is null
+                then greatest(v_now, (select max(at) from {t}.attempts where run = r.id))
+            else retried_at
+        end,
+        wake_at = coalesce((a->>{Amendment.wake_at})::bigint, v_now), hold = null,
         amendment = a->>{Amendment.amendment_id}, loose = (a->{Amendment.loose})::json,
         deadline_at = case when deadline_at > v_now then deadline_at end,
         definition = case
@@ -178,7 +183,7 @@ begin
     update {t}.heads set revision = 1, last_seq = jsonb_array_length(p_fork->{Fork.entries}) where run = v_run;
     update {t}.runs set forked_from = p_fork->>{Fork.source}, retried_at = v_now, loose = (p_fork->{Fork.loose})::json
         where id = v_run;
-    perform {f}.note(v_now, r.id, 'fork', p_fork->>{Fork.by}, r.status, p_fork->>{Fork.reason});
+    perform {f}.note(v_now, r.id, p_fork->>{Fork.verb}, p_fork->>{Fork.by}, r.status, p_fork->>{Fork.reason});
     perform {f}.note(v_now, v_run, 'forked', p_fork->>{Fork.by}, 'pending', p_fork->>{Fork.reason});
     perform {f}.settle_records(v_now);
     return {f}.answer(v_now, v_made.created::text);

@@ -106,7 +106,16 @@ language plpgsql volatile as $$
 declare
     v_child bigint;
 begin
-    delete from {t}.entries where run = p_run and location >= p_low and location < p_high and undo is null;
+    -- A beginning need not be undone once the result is recorded.
+    delete from {t}.entries as e
+    where e.run = p_run and e.location >= p_low and e.location < p_high and (
+        e.undo is null
+        or e.kind = 'g' and exists (
+            select 1 from {t}.entries as done
+            where done.run = p_run and done.status = 'd'
+                and done.location = substr(e.location, 1, octet_length(e.location) - 1)
+        )
+    );
     delete from {t}.attempts where run = p_run and location >= p_low and location < p_high;
     delete from {t}.cursors where run = p_run and location >= p_low and location < p_high;
     for v_child in

@@ -212,6 +212,7 @@ begin
                     v_parts[v_count] := v_parts[v_count] || '~undo';
                 end if;
             when 80 then v_parts[v_count] := v_parts[v_count] || '~was' || v_number;
+            when 112 then v_parts[v_count] := v_parts[v_count] || '~begun';
             when 96 then v_parts := v_parts || ('~run' || v_number);
             else perform {f}.refuse_value('location ' || encode(p_location, 'hex') || ' cannot be read');
         end case;

@@ -4,9 +4,12 @@ select id, status, epoch, revision, last_seq, key, amendment, definition from st
 -- name: apply
 update stepwell_runs
 set status = 'pending', epoch = epoch + 1, revision = revision + 1, last_seq = :last_seq, definition = :definition,
-    ended_at = null, cause = null, undo_floor = 0, wake_at = :now, stalls = 0, amendment = :amendment, hold = null,
+    ended_at = null, cause = null, undo_floor = 0, wake_at = coalesce(:wake_at, :now), stalls = 0, amendment = :amendment, hold = null,
     loose = :loose,
-    retried_at = max(:now, (select coalesce(max(at), 0) from stepwell_attempts where run = :id)),
+    retried_at = case
+        when :wake_at is null then max(:now, (select coalesce(max(at), 0) from stepwell_attempts where run = :id))
+        else retried_at
+    end,
     deadline_at = case when deadline_at > :now then deadline_at end
 where id = :id;
 

@@ -4,8 +4,16 @@ insert into stepwell_entries (run, location, seq, kind, status, value, at, took,
 values (:run, :location, :seq, :kind, :status, :value, :at, :took, :attempts, :undo, :fingerprint);
 
 -- name: trim
--- Entries that may have to be undone stay.
-delete from stepwell_entries where run = :run and location >= :low and location < :high and undo is null;
+-- Entries that may have to be undone stay. A beginning need not be undone once the result is recorded.
+delete from stepwell_entries
+where run = :run and location >= :low and location < :high and (
+    undo is null
+    or kind = 'g' and exists (
+        select 1 from stepwell_entries as done
+        where done.run = :run and done.status = 'd'
+            and done.location = substr(stepwell_entries.location, 1, length(stepwell_entries.location) - 1)
+    )
+);
 
 -- name: list
 -- Sorted by seq in Python: the rows are mostly in order already, which SQLite's sorter does not exploit.

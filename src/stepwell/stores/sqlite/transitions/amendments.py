@@ -62,6 +62,7 @@ def amend(tx: Transaction, amendment: Amendment) -> Amended:
         definition=definition,
         amendment=amendment.amendment_id,
         loose=encode_ranges(amendment.loose),
+        wake_at=amendment.wake_at,
     )
     tx.run("payloads.fail", run=run, failure=None)
     if amendment.input is not None:
@@ -146,6 +147,6 @@ def fork(tx: Transaction, fork: Fork) -> Created | None:
         tx.run("cursors.set", run=run, **cursor._asdict())
     begun = {"last_seq": len(fork.entries), "source": fork.source, "loose": encode_ranges(fork.loose)}
     tx.run("amendments.begin_fork", id=run, now=tx.now, **begun)
-    note(tx, source, "fork", Actor(fork.by), status, fork.reason)
+    note(tx, source, fork.verb, Actor(fork.by), status, fork.reason)
     note(tx, run, "forked", Actor(fork.by), RunStatus.PENDING, fork.reason)
     return created
