@@ -14,6 +14,7 @@ from stepwell.config import WorkerSettings
 from stepwell.engine.bulks import BulkItem, Bulks, BulkView
 from stepwell.engine.catalogue import WorkflowFacts
 from stepwell.engine.diagnosis import Diagnosis, Examination
+from stepwell.engine.error_groups import ErrorGroup
 from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.handles import Handle
@@ -780,8 +781,9 @@ class SyncSavedViews:
     ) -> SavedView:
         """Save a view under a name, in place of a view that has it. Without an `owner` all people share it.
 
-        `sort` is a field of a run, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter
-        that cannot be parsed, and `InvalidOptionError` for a column that no listing has.
+        `columns` are names of `COLUMNS`, and attributes such as "attr.amount". `sort` is a field of a run or an
+        attribute, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter that cannot be
+        parsed, and `InvalidOptionError` for a column that no listing has.
         """
         return self._portal.wait(self._inner.save(name, filter, columns=columns, sort=sort, owner=owner, by=by))
 
@@ -849,6 +851,13 @@ class SyncOverviews:
         The newest `limit` runs that have failed are looked at.
         """
         return self._portal.wait(self._inner.errors(where, limit=limit))
+
+    def error_group(self, fingerprint: str, where: RunFilter | str = "", *, limit: int = GROUPED_MAX) -> ErrorGroup:
+        """One group of failures. Its samples are all of its runs among the newest `limit` that have failed.
+
+        Raises `NotFoundError` if none of them is in such a group.
+        """
+        return self._portal.wait(self._inner.error_group(fingerprint, where, limit=limit))
 
     def health(self, workflow: str, *, last: Duration = "7d", limit: int = JUDGED_MAX) -> HealthView:
         """How the newest runs of a workflow went, at most `limit` of those created within the `last` days."""
@@ -1213,6 +1222,7 @@ class SyncEngine:
     def close(self) -> None:
         """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
 
+        If the calling task was cancelled more than once, as by a second Ctrl-C, running bodies are not awaited.
         A closed engine can be opened again.
         """
         self._portal.close()
