@@ -420,6 +420,7 @@ export const words = {
   },
   related: {
     label: "Related runs",
+    compare: "Compare",
     none: "No other run has to do with this one.",
     how: "Which",
     parent: "its parent",
@@ -483,7 +484,7 @@ export const words = {
       goingOn: "Going on",
       p50: "Took, p50",
       p95: "p95",
-      slowest: "slowest",
+      slowest: "Slowest",
       failsAt: "Fails most at",
       itself: "the workflow itself",
       of: (part: string, all: string) => `${part} of ${all}`,
@@ -614,7 +615,8 @@ export const words = {
     same: "They went the same way: only times differ.",
     until: "They went the same way until",
     onlyFacts: "They recorded the same, and ended differently.",
-    counts: (equal: string, differing: string) => `${equal} paths are equal, ${differing} differ.`,
+    counts: (equal: number, equalText: string, differing: number, differingText: string) =>
+      `${equalText} ${equal === 1 ? "path is" : "paths are"} equal, ${differingText} ${differing === 1 ? "differs" : "differ"}.`,
     factsDiffer: (names: string) => `About the runs themselves: ${names}.`,
     facts: { workflow: "workflow", status: "status", input: "input", output: "output", failure: "error" } as Record<string, string>,
     onlyDifferences: "Only differences",
@@ -638,8 +640,6 @@ export const words = {
     hidden: "You may not see values, so that they count as equal here.",
     isSameRun: "These are the same run.",
     withOther: "Compare with another run",
-    here: "Compare with this run",
-    nextKey: "next, previous difference",
   },
   audit: {
     about: "Who did what through the API, newest first",

@@ -45,6 +45,10 @@ def _click(name: str) -> Callable[[Page], None]:
     return lambda page: page.get_by_role("button", name=name).first.click()
 
 
+def _read(page: Page) -> None:
+    page.locator(".checks").first.wait_for()
+
+
 SHOTS: Final = [
     Shot("home", ""),
     Shot("runs", "runs"),
@@ -75,8 +79,8 @@ SHOTS: Final = [
     Shot("workflow-scalar", "workflows/make_thumbnails"),
     Shot("workflow-unknown", "workflows/nightly_report"),
     Shot("workflow-viewer", "workflows/order_fulfilment", role=Role.VIEWER),
-    Shot("doctor", "doctor"),
-    Shot("doctor-viewer", "doctor", role=Role.VIEWER),
+    Shot("doctor", "doctor", _read),
+    Shot("doctor-viewer", "doctor", _read, role=Role.VIEWER),
     Shot("errors", "errors"),
     Shot("errors-open", "errors", lambda page: page.locator(".err-open").first.click()),
     Shot("errors-hostile", "errors", lambda page: page.locator(".err-open", has_text="<img").first.click()),

@@ -101,7 +101,16 @@ def test_stored_text_is_text_and_never_markup(open_page: Open) -> None:
 
 def test_a_phone_shows_every_page_without_a_sideways_scroll(open_page: Open) -> None:
     page = open_page("runs", viewport={"width": 320, "height": 700})
-    for path in ("", "runs", "runs/order-4702", "runs/order-4711?tab=history&entry=3", "workers", "audit", "settings", *NARROW):
+    for path in (
+        "",
+        "runs",
+        "runs/order-4702",
+        "runs/order-4711?tab=history&entry=3",
+        "workers",
+        "audit",
+        "settings",
+        *NARROW,
+    ):
         page.goto(f"/{path}")
         expect(page.locator(".skeleton")).to_have_count(0)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -121,6 +130,12 @@ def test_a_viewer_sees_no_act_and_no_payload(open_page: Open, site: Site) -> Non
     expect(page.get_by_role("link", name="Audit")).to_have_count(0)
     for name in ("Send signal…", "Cancel…", "Skip…", "Pause…"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
+    for path, said in (("doctor", "The checks of the store name files and hosts."), ("workflows/approval", "p95")):
+        page.goto(f"/{path}")
+        expect(page.get_by_text(said)).to_be_visible()
+        expect(
+            page.locator("main").get_by_role("button", name=re.compile("^(Resume|Retry|Start|Pause)"))
+        ).to_have_count(0)
     cookie = page.context.cookies()[0]
     headers = {"x-stepwell-page": "1", "origin": site.url, "cookie": f"{cookie['name']}={cookie['value']}"}
     answer = httpx.post(f"{site.url}/api/runs/order-4715/cancel", headers=headers)

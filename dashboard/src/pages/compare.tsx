@@ -18,7 +18,7 @@ import { Time, Took } from "../parts/time";
 import { to, toRun } from "../place";
 import { session } from "../session";
 import { command, target } from "../shell";
-import { shownOf, summaryOf } from "../statuses";
+import { shownOf, summaryOf, wordOf } from "../statuses";
 import { words } from "../words";
 
 type Difference = Schemas["DifferenceBody"];
@@ -186,7 +186,7 @@ function Sentence(props: { found: Difference; line: string }) {
         )}
       </h2>
       <ul class="facts">
-        <li>{said.counts(number(found.equal), number(found.differing))}</li>
+        <li>{said.counts(found.equal, number(found.equal), found.differing, number(found.differing))}</li>
         {facts.length > 0 && <li>{said.factsDiffer(facts.join(", "))}</li>}
         {waitsLeft.join() !== waitsRight.join() && <Waits name={nameOf(found.left)} paths={waitsLeft} />}
         {waitsLeft.join() !== waitsRight.join() && <Waits name={nameOf(found.right)} paths={waitsRight} />}
@@ -236,6 +236,7 @@ function Paths(props: {
       const place = paths[index];
       if (place && differs(place)) return go(place);
     }
+    go(chosen);
   };
   useKeys({ n: () => jump(1), p: () => jump(-1), j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
   const all = props.isShort ? found.differing : found.equal + found.differing;
@@ -284,7 +285,7 @@ function Paths(props: {
             </thead>
             <tbody ref={body}>
               {Object.entries(found.facts).map(([name, values]) => (
-                <FactRow key={name} name={name} values={values} />
+                <FactRow key={name} name={name} values={name === "status" ? [wordOf(found.left), wordOf(found.right)] : values} />
               ))}
               {paths.map((place) => (
                 <PathRow

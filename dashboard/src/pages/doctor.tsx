@@ -110,22 +110,23 @@ function Check(props: { finding: Finding }) {
     <li class={look.tone}>
       <Icon name={look.icon} />
       <b class="strong">
-        {finding.check.charAt(0).toUpperCase() + finding.check.slice(1)}
+        {sentence(finding.check)}
         <span class="vh">, {said.verdicts[finding.verdict]}</span>
       </b>
       <div class="found">
-        <bdi>{finding.found}</bdi>{" "}
+        <bdi>{sentence(finding.found)}</bdi>{" "}
         {finding.filter && <a href={to("runs", { q: finding.filter })}>{said.show(finding.runs)}</a>}
       </div>
       {finding.verdict !== "ok" && (
         <div class="more">
-          {finding.why && <p>{finding.why}</p>}
+          {finding.why && <p>{sentence(finding.why)}</p>}
           {finding.advice.length === 0 && finding.fix && (
-            <p>
-              <span class="dim">{words.problem.fix}</span> {finding.fix}
-            </p>
+            <dl class="kv">
+              <dt>{words.problem.fix}</dt>
+              <dd>{sentence(finding.fix)}</dd>
+            </dl>
           )}
-          {finding.advice.map((one) => one.note && <p key={one.note}>{one.note}</p>)}
+          {finding.advice.map((one) => one.note && <p key={one.note}>{sentence(one.note)}</p>)}
           {offers.length > 0 && <ActBar offers={offers} isBelow hasPrimary={false} />}
           {finding.advice
             .filter((one) => one.command && !offers.some((other) => other.target === one))
@@ -142,6 +143,11 @@ function Check(props: { finding: Finding }) {
       )}
     </li>
   );
+}
+
+/** The words of the server begin as they do after a label in a terminal. A command stays as it is. */
+function sentence(text: string): string {
+  return text.startsWith("stepwell ") ? text : text.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 }
 
 function offersOf(finding: Finding): Offer[] {

@@ -162,7 +162,7 @@ function Versions(props: { name: string; versions: Version[] }) {
   if (versions.length === 0) return null;
   const served = versions.filter((one) => one.served_by.length > 0).length;
   return (
-    <section aria-label={said.versions}>
+    <section>
       <div class="bar">
         <h2>{said.versions}</h2>
         <span class="dim">{said.versionsSub(versions.length, served)}</span>
@@ -228,7 +228,7 @@ function Failures(props: { name: string; health: Health }) {
   const { name, health } = props;
   const said = words.workflows;
   return (
-    <section aria-label={said.failures}>
+    <section>
       <div class="bar">
         <h2>{said.failures}</h2>
         {health.errors.length > 0 && (

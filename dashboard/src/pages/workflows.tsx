@@ -10,7 +10,7 @@ import { useHead } from "../head";
 import { useReading } from "../live";
 import { ActBar, ActButton } from "../parts/acts";
 import { Command } from "../parts/copy";
-import { Icon, Mid } from "../parts/icon";
+import { Icon } from "../parts/icon";
 import { ProblemBox } from "../parts/problem";
 import { useRowKeys } from "../parts/rows";
 import { Empty, Skeleton } from "../parts/states";
@@ -184,8 +184,8 @@ function Row(props: { row: Summary }) {
     <tr>
       <td>
         <span class="cell-run">
-          <a class="id row-name" href={toWorkflow(newest.name)}>
-            <Mid text={newest.name} />
+          <a class="id row-name ell" href={toWorkflow(newest.name)} title={newest.name}>
+            <bdi>{newest.name}</bdi>
           </a>
           <span class="ver">v{newest.version}</span>
           <span class="title" title={newest.summary}>

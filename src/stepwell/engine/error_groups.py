@@ -145,9 +145,7 @@ def _normal(message: str) -> str:
     return _VARYING.sub("*", first)[:_MESSAGE_MAX]
 
 
-def _group(
-    mark: Fingerprint, members: list[tuple[FailedRun, FailureRecord]], samples_max: int | None
-) -> ErrorGroup:
+def _group(mark: Fingerprint, members: list[tuple[FailedRun, FailureRecord]], samples_max: int | None) -> ErrorGroup:
     (latest, failure), (earliest, _) = members[0], members[-1]
     runs = [run for run, _ in members]
     return ErrorGroup(

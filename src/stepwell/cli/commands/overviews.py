@@ -91,7 +91,11 @@ def _show_group(settings: Settings, fingerprint: str, where: str, limit: int) ->
     out.line(clean(f"{found.workflow}, at {found.path or 'the workflow itself'}"))
     out.line("")
     out.table(
-        _RUNS, [[one.key or one.run_id, f"v{one.version}", show_status(one.status, ascii=out.ascii), moment(one.at)] for one in found.samples]
+        _RUNS,
+        [
+            [one.key or one.run_id, f"v{one.version}", show_status(one.status, ascii=out.ascii), moment(one.at)]
+            for one in found.samples
+        ],
     )
 
 
