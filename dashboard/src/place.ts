@@ -20,6 +20,11 @@ export function toRun(run: string, query: Record<string, string | undefined> = {
   return to(`runs/${encodeURIComponent(run)}`, query);
 }
 
+/** One word of the filter language that stands for itself. */
+export function filterWord(text: string): string {
+  return /^[\w.-]+$/.test(text) ? text : `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
 /** The path of an address below the root, without the query. */
 export function below(address: string): string {
   return new URL(address, root).pathname.slice(root.pathname.length);

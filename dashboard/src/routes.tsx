@@ -22,11 +22,27 @@ export const pages: Page[] = [
   { path: "", page: lazy(() => import("./pages/home")), nav: { label: words.nav.home, icon: "home", group: 1 }, key: "h" },
   { path: "runs", page: lazy(() => import("./pages/runs")), nav: { label: words.nav.runs, icon: "runs", group: 1 }, key: "r" },
   { path: "runs/:run", page: lazy(() => import("./pages/run")) },
+  { path: "compare", page: lazy(() => import("./pages/compare")) },
+  { path: "compare/:left/:right", page: lazy(() => import("./pages/compare")) },
+  { path: "errors", page: lazy(() => import("./pages/errors")), nav: { label: words.nav.errors, icon: "errors", group: 1 }, key: "e" },
+  {
+    path: "workflows",
+    page: lazy(() => import("./pages/workflows")),
+    nav: { label: words.nav.workflows, icon: "workflows", group: 2 },
+    key: "f",
+  },
+  { path: "workflows/:workflow", page: lazy(() => import("./pages/workflow")) },
   {
     path: "workers",
     page: lazy(() => import("./pages/workers")),
     nav: { label: words.nav.workers, icon: "workers", group: 2 },
     key: "w",
+  },
+  {
+    path: "doctor",
+    page: lazy(() => import("./pages/doctor")),
+    nav: { label: words.nav.doctor, icon: "doctor", group: 2 },
+    key: "d",
   },
   {
     path: "audit",

@@ -194,7 +194,7 @@ class Advice:
         return self._fill(form, quote_for_shell, self._words())
 
     def as_http(self) -> dict[str, Any]:
-        """The request: its method and path are empty for what the API cannot do."""
+        """The request and the command: each is empty for what the API, or the command line, cannot do."""
         from urllib.parse import quote
 
         form = _FORMS[self.verb]
@@ -205,6 +205,7 @@ class Advice:
             "note": self.note,
             "method": form.method,
             "path": self._fill(form.path, lambda value: quote(value, safe="", errors="replace")),
+            "command": self.command if self.has_command else "",
         }
 
     def as_request(self) -> str:

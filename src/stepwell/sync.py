@@ -18,6 +18,7 @@ from stepwell.engine.bulks import BulkItem, Bulks, BulkView
 from stepwell.engine.catalogue import WorkflowFacts
 from stepwell.engine.dead_letters import DeadLetters, HandledLetter, Letter, LettersActed
 from stepwell.engine.diagnosis import Diagnosis, Examination
+from stepwell.engine.error_groups import ErrorGroup
 from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
 from stepwell.engine.handles import Handle
@@ -1247,6 +1248,13 @@ class SyncOverviews:
         The newest `limit` runs that have failed are looked at.
         """
         return self._portal.wait(self._inner.errors(where, limit=limit))
+
+    def error_group(self, fingerprint: str, where: RunFilter | str = "", *, limit: int = GROUPED_MAX) -> ErrorGroup:
+        """One group of failures. Its samples are all of its runs among the newest `limit` that have failed.
+
+        Raises `NotFoundError` if none of them is in such a group.
+        """
+        return self._portal.wait(self._inner.error_group(fingerprint, where, limit=limit))
 
     def health(self, workflow: str, *, last: Duration = "7d", limit: int = JUDGED_MAX) -> HealthView:
         """How the newest runs of a workflow went, at most `limit` of those created within the `last` days."""

@@ -45,6 +45,10 @@ def _click(name: str) -> Callable[[Page], None]:
     return lambda page: page.get_by_role("button", name=name).first.click()
 
 
+def _read(page: Page) -> None:
+    page.locator(".checks").first.wait_for()
+
+
 SHOTS: Final = [
     Shot("home", ""),
     Shot("runs", "runs"),
@@ -70,6 +74,20 @@ SHOTS: Final = [
     Shot("run-raw", "runs/order-4715?tab=raw"),
     Shot("run-missing", "runs/nobody"),
     Shot("run-viewer", "runs/order-4715?tab=io", role=Role.VIEWER),
+    Shot("workflows", "workflows"),
+    Shot("workflow", "workflows/order_fulfilment"),
+    Shot("workflow-scalar", "workflows/make_thumbnails"),
+    Shot("workflow-unknown", "workflows/nightly_report"),
+    Shot("workflow-viewer", "workflows/order_fulfilment", role=Role.VIEWER),
+    Shot("doctor", "doctor", _read),
+    Shot("doctor-viewer", "doctor", _read, role=Role.VIEWER),
+    Shot("errors", "errors"),
+    Shot("errors-open", "errors", lambda page: page.locator(".err-open").first.click()),
+    Shot("errors-hostile", "errors", lambda page: page.locator(".err-open", has_text="<img").first.click()),
+    Shot("errors-nothing", "errors?q=key:nothing-like-this"),
+    Shot("compare", "compare/order-1/order-4711"),
+    Shot("compare-wide", f"compare/hostile-1/{WIDE}"),
+    Shot("compare-choose", "compare"),
     Shot("workers", "workers"),
     Shot("audit", "audit"),
     Shot("settings", "settings"),

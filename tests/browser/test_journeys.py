@@ -191,3 +191,61 @@ def test_the_first_run_of_a_workflow_is_started_from_its_type(tabs: Tabs) -> Non
     page.get_by_role("link", name="Show", exact=True).click()
     settled(page, "typed-1")
     expect(page.locator(".badge")).to_have_text("Completed")
+
+
+def test_a_form_from_the_type_starts_a_run_and_the_workflow_is_paused_and_resumed(open_page: Open) -> None:
+    page = open_page("workflows")
+    settled(page, "Workflows")
+    page.get_by_role("link", name="order_fulfilment").press("Enter")
+    settled(page, "order_fulfilment")
+    form = page.get_by_role("form", name="Start a run")
+    form.get_by_label(re.compile("^customer")).fill("fay")
+    form.get_by_label(re.compile("^amount")).fill("4O")
+    press(page, "Enter")
+    expect(form.get_by_text("Write a whole number")).to_be_visible()
+    expect(form.get_by_label(re.compile("^amount"))).to_be_focused()
+    form.get_by_label(re.compile("^amount")).fill("4")
+    expect(form.locator(".cmd code")).to_have_text("stepwell start order_fulfilment customer=fay amount:=4")
+    form.get_by_role("button", name="JSON").click()
+    expect(form.get_by_label(re.compile("^Input"))).to_have_value(re.compile('"amount": 4'))
+    form.get_by_label(re.compile("^Key")).fill("formed-1")
+    press(page, "Enter")
+    page.get_by_role("link", name="Show", exact=True).click()
+    settled(page, "formed-1")
+    expect(page.locator(".badge")).to_have_text("Completed")
+
+    page.goto("/workflows/poll_orders")
+    settled(page, "poll_orders")
+    page.get_by_role("button", name="Pause…").click()
+    page.get_by_label(re.compile("Reason")).fill("the shop is shut")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.get_by_role("region", name="Why no run of it moves")).to_contain_text("the shop is shut")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause…")).to_be_visible()
+
+
+def test_all_runs_of_an_error_are_redriven_and_two_of_them_compared(open_page: Open, site: Site) -> None:
+    headers = {"authorization": f"Bearer {site.tokens[Role.OPERATOR]}"}
+    for number in range(2):
+        body = {"workflow": "hostile", "key": f"twice-{number}", "input": f"no such row {number}"}
+        answer = httpx.post(f"{site.url}/api/runs", json=body, headers=headers)
+        assert httpx.get(f"{site.url}/api/runs/twice-{number}/result?wait=20", headers=headers).status_code < 500, (
+            answer
+        )
+    page = open_page('errors?q=error:"no+such+row"')
+    settled(page, "Errors")
+    press(page, "j", "Enter")
+    expect(page.get_by_text("All 2 are runs of v1.")).to_be_visible()
+    page.get_by_role("button", name="Redrive 2…").press("Enter")
+    dialog = page.get_by_role("dialog", name="Redrive a group of runs")
+    expect(dialog.locator(".cmd code")).to_have_text(re.compile(r"-o ids \w+ \| stepwell redrive -$"))
+    dialog.get_by_role("button", name=re.compile("^Redrive 2")).press("Enter")
+    expect(page.get_by_text("Redrive of 2 runs is ordered")).to_be_visible()
+
+    page.get_by_role("link", name="Compare the newest two").press("Enter")
+    settled(page, "Compare")
+    expect(page.get_by_role("region", name="In a sentence")).to_contain_text("They went the same way until read")
+    press(page, "p", "n")
+    expect(page.get_by_role("button", name="read")).to_be_focused()
+    page.get_by_label("Only differences").check()
+    expect(page.get_by_role("button", name="read")).to_be_visible()

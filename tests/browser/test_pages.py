@@ -23,6 +23,20 @@ PAGES = {
     "runs": "Runs",
     "runs?q=status:failed,paused+workflow:h*": "Runs",
     "runs?q=statsu:failed": "Runs",
+    "errors": "Errors",
+    "errors?q=statsu:failed": "Errors",
+    "errors?group=not-there": "Errors",
+    "workflows": "Workflows",
+    "workflows/order_fulfilment": "order_fulfilment",
+    "workflows/make_thumbnails": "make_thumbnails",
+    "workflows/nightly_report": "nightly_report",
+    "workflows/nobody": "nobody",
+    "doctor": "Doctor",
+    "compare": "Compare",
+    "compare/order-1/order-4711": "Compare",
+    "compare/order-1/order-1": "Compare",
+    f"compare/hostile-1/{WIDE}": "Compare",
+    "compare/order-1/nobody": "Compare",
     "workers": "Workers",
     "audit": "Audit",
     "settings": "Settings",
@@ -41,6 +55,9 @@ PAGES = {
     f"runs/{WIDE}": WIDE,
     **{f"runs/hostile-1?tab={tab}": "hostile-1" for tab in TABS},
 }
+
+
+NARROW = ("workflows", "workflows/order_fulfilment", "doctor", "errors", f"compare/hostile-1/{WIDE}", "compare")
 
 
 def settled(page: Page, title: str) -> None:
@@ -84,7 +101,16 @@ def test_stored_text_is_text_and_never_markup(open_page: Open) -> None:
 
 def test_a_phone_shows_every_page_without_a_sideways_scroll(open_page: Open) -> None:
     page = open_page("runs", viewport={"width": 320, "height": 700})
-    for path in ("", "runs", "runs/order-4702", "runs/order-4711?tab=history&entry=3", "workers", "audit", "settings"):
+    for path in (
+        "",
+        "runs",
+        "runs/order-4702",
+        "runs/order-4711?tab=history&entry=3",
+        "workers",
+        "audit",
+        "settings",
+        *NARROW,
+    ):
         page.goto(f"/{path}")
         expect(page.locator(".skeleton")).to_have_count(0)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -104,6 +130,12 @@ def test_a_viewer_sees_no_act_and_no_payload(open_page: Open, site: Site) -> Non
     expect(page.get_by_role("link", name="Audit")).to_have_count(0)
     for name in ("Send signal…", "Cancel…", "Skip…", "Pause…"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
+    for path, said in (("doctor", "The checks of the store name files and hosts."), ("workflows/approval", "p95")):
+        page.goto(f"/{path}")
+        expect(page.get_by_text(said)).to_be_visible()
+        expect(
+            page.locator("main").get_by_role("button", name=re.compile("^(Resume|Retry|Start|Pause)"))
+        ).to_have_count(0)
     cookie = page.context.cookies()[0]
     headers = {"x-stepwell-page": "1", "origin": site.url, "cookie": f"{cookie['name']}={cookie['value']}"}
     answer = httpx.post(f"{site.url}/api/runs/order-4715/cancel", headers=headers)

@@ -33,8 +33,8 @@ async def test_the_doctor_tells_what_needs_a_person_with_the_request_that_helps(
     needs = {one["check"]: one for one in found["needs"]}
     assert (found["is_quick"], needs["failed"]["verdict"]) == (True, "warn")
     assert needs["failed"]["fix"] == "POST /api/runs/declined-0/retry"
-    assert [(one["method"], one["path"]) for one in needs["failed"]["advice"]] == [
-        ("POST", "/api/runs/declined-0/retry")
+    assert [(one["method"], one["path"], one["command"]) for one in needs["failed"]["advice"]] == [
+        ("POST", "/api/runs/declined-0/retry", "stepwell retry declined-0")
     ]
     assert (needs["failed"]["filter"], needs["failed"]["runs"]) == ("status:failed", 1)
     assert needs["changed code"]["filter"] == "status:paused"
@@ -90,6 +90,20 @@ async def test_failures_are_grouped_by_what_they_have_in_common(any_desk: Desk) 
     assert (cut["scanned"], cut["is_whole"], found["is_whole"]) == (1, False, True)
     listed = (await any_desk.get("/api/runs", params={"q": group["filter"]})).json()["runs"]
     assert [run["key"] for run in listed] == ["declined-2", "declined-0"]
+
+
+async def test_a_group_of_failures_names_all_of_its_runs(any_desk: Desk) -> None:
+    ids = await _end(any_desk, *["declined"] * 7)
+    [group] = (await any_desk.get("/api/errors", params={"q": "workflow:declined"})).json()["groups"]
+
+    whole = (await any_desk.get(f"/api/errors/{group['fingerprint']}")).json()
+    narrowed = (await any_desk.get(f"/api/errors/{group['fingerprint']}", params={"q": "key:declined-3"})).json()
+    other = await any_desk.get(f"/api/errors/{group['fingerprint']}", params={"q": "status:completed"})
+
+    assert (len(group["samples"]), [one["run_id"] for one in whole["samples"]]) == (5, ids[::-1])
+    assert {**whole, "samples": group["samples"]} == group
+    assert [one["key"] for one in narrowed["samples"]] == ["declined-3"]
+    assert (other.status_code, other.json()["code"]) == (404, "SW401")
 
 
 async def test_runs_are_counted_and_shown_over_time(any_desk: Desk) -> None:

@@ -76,6 +76,24 @@ export function startable(workflows: Workflow[] | undefined): Workflow[] {
   return workflows?.filter((one) => one.is_newest && !one.name.startsWith("stepwell.")) ?? [];
 }
 
+/** Pause one workflow. */
+export const pauseWorkflow: Act<string> = {
+  name: "pause_workflow",
+  label: words.workflows.pause,
+  title: words.workflows.pauseTitle,
+  about: words.workflows.pauseAbout,
+  permission: "steer",
+  fields: () => [{ name: "reason", label: words.runActs.reason, kind: "area", help: words.runActs.reasonHelp }],
+  command: (name, values) =>
+    command("workflow pause", text(values, "reason") !== "" && ["--reason", text(values, "reason")], target(name)),
+  send: async (name, values) => {
+    const body = { reason: text(values, "reason") };
+    const answer = await send("post", "/api/workflows/{workflow}/pause", { parts: { workflow: name }, body });
+    changed("home", "workflow", "doctor");
+    return { title: words.workflows.paused(name), text: answer.changed ? "" : words.workflows.wasPaused };
+  },
+};
+
 /** Resume one workflow, or all of them (null), that a person has paused. */
 export const resumeWorkflow: Act<string | null> = {
   name: "resume_workflow",
@@ -85,7 +103,7 @@ export const resumeWorkflow: Act<string | null> = {
   send: async (name) => {
     if (name === null) await send("post", "/api/holds/resume");
     else await send("post", "/api/workflows/{workflow}/resume", { parts: { workflow: name } });
-    changed("home");
+    changed("home", "workflow", "doctor");
     return { title: said.resumed(name) };
   },
 };

@@ -154,7 +154,7 @@ function tabsOf(record: RunRecord, query: Record<string, string>, target: RunTar
     { name: "signals", label: said.signals, show: () => <SignalsTab record={record} target={target} /> },
     { name: "undo", label: said.undo, count: stack.length, show: () => <UndoTab record={record} stack={stack} /> },
     { name: "io", label: said.io, show: () => <InputTab record={record} /> },
-    { name: "related", label: said.related, count: related.length, show: () => <RelatedTab related={related} /> },
+    { name: "related", label: said.related, count: related.length, show: () => <RelatedTab run={record.run} related={related} /> },
     { name: "acts", label: said.acts, count: record.acts.length, show: () => <ActsTab record={record} /> },
     { name: "raw", label: said.raw, show: () => <RawTab record={record} /> },
   ];

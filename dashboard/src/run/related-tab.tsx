@@ -6,7 +6,7 @@ import { useReading } from "../live";
 import { Mid, Status } from "../parts/icon";
 import { None } from "../parts/states";
 import { Time } from "../parts/time";
-import { toRun } from "../place";
+import { to, toRun } from "../place";
 import { words } from "../words";
 import type { RunRecord } from "./record";
 
@@ -31,11 +31,32 @@ export function relatedOf(record: RunRecord): Related[] {
   ];
 }
 
-export function RelatedTab(props: { related: Related[] }) {
+export function RelatedTab(props: { run: Run; related: Related[] }) {
   const said = words.related;
-  if (props.related.length === 0) return <None>{said.none}</None>;
+  const other = (
+    <p class="gap-t">
+      <a href={to("compare", { left: props.run.key ?? props.run.run_id })}>{words.compare.withOther}</a>
+    </p>
+  );
+  if (props.related.length === 0)
+    return (
+      <>
+        <None>{said.none}</None>
+        {other}
+      </>
+    );
   return (
-    <div class="bleed scroll-x">
+    <>
+      <RelatedTable run={props.run} related={props.related} />
+      {other}
+    </>
+  );
+}
+
+function RelatedTable(props: { run: Run; related: Related[] }) {
+  const said = words.related;
+  return (
+    <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={said.label}>
       <table class="table" aria-label={said.label}>
         <colgroup>
           <col class="c-how" />
@@ -43,6 +64,7 @@ export function RelatedTab(props: { related: Related[] }) {
           <col class="c-wf" />
           <col class="c-status" />
           <col class="c-time" />
+          <col class="c-took" />
         </colgroup>
         <thead>
           <tr>
@@ -51,11 +73,14 @@ export function RelatedTab(props: { related: Related[] }) {
             <th>{words.runs.workflow}</th>
             <th>{words.runs.status}</th>
             <th class="num">{words.runs.created}</th>
+            <th>
+              <span class="vh">{said.compare}</span>
+            </th>
           </tr>
         </thead>
         <tbody>
           {props.related.map((one) => (
-            <RelatedRow key={`${one.how} ${one.id}`} related={one} />
+            <RelatedRow key={`${one.how} ${one.id}`} run={props.run} related={one} />
           ))}
         </tbody>
       </table>
@@ -63,8 +88,9 @@ export function RelatedTab(props: { related: Related[] }) {
   );
 }
 
-function RelatedRow(props: { related: Related }) {
+function RelatedRow(props: { run: Run; related: Related }) {
   const { id, how } = props.related;
+  const said = words.related;
   const found = useReading(`run-row ${id}`, async (signal) => (await read("/api/runs/{run}", { parts: { run: id }, signal })).run, 10_000);
   const run = found.data.value ?? props.related.run;
   return (
@@ -78,6 +104,11 @@ function RelatedRow(props: { related: Related }) {
       <td>{run && <bdi>{run.workflow}</bdi>}</td>
       <td>{run && <Status run={run} />}</td>
       <td class="num two">{run && <Time at={run.created_at} />}</td>
+      <td>
+        <a href={to(`compare/${encodeURIComponent(props.run.run_id)}/${encodeURIComponent(id)}`)} aria-label={`${said.compare}: ${run?.key ?? id}`}>
+          {said.compare}
+        </a>
+      </td>
     </tr>
   );
 }

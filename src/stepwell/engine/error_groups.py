@@ -98,7 +98,7 @@ class ErrorGroup:
     filter: str
 
 
-def group_errors(summaries: Iterable[Summary]) -> list[ErrorGroup]:
+def group_errors(summaries: Iterable[Summary], *, samples_max: int | None = SAMPLES_MAX) -> list[ErrorGroup]:
     """The failures of these runs in groups, the largest group first. Runs without a failure are left out."""
     members: dict[Fingerprint, list[tuple[FailedRun, FailureRecord]]] = {}
     for summary in summaries:
@@ -108,7 +108,10 @@ def group_errors(summaries: Iterable[Summary]) -> list[ErrorGroup]:
             path, failure = found
             mark = Fingerprint(summary.workflow, _INDEX.sub(_star, path), failure.type, _normal(failure.message))
             members.setdefault(mark, []).append((run, failure))
-    groups = [_group(mark, sorted(runs, key=lambda one: one[0].at, reverse=True)) for mark, runs in members.items()]
+    groups = [
+        _group(mark, sorted(runs, key=lambda one: one[0].at, reverse=True), samples_max)
+        for mark, runs in members.items()
+    ]
     return sorted(groups, key=lambda group: (-group.count, group.fingerprint))
 
 
@@ -142,7 +145,7 @@ def _normal(message: str) -> str:
     return _VARYING.sub("*", first)[:_MESSAGE_MAX]
 
 
-def _group(mark: Fingerprint, members: list[tuple[FailedRun, FailureRecord]]) -> ErrorGroup:
+def _group(mark: Fingerprint, members: list[tuple[FailedRun, FailureRecord]], samples_max: int | None) -> ErrorGroup:
     (latest, failure), (earliest, _) = members[0], members[-1]
     runs = [run for run, _ in members]
     return ErrorGroup(
@@ -158,7 +161,7 @@ def _group(mark: Fingerprint, members: list[tuple[FailedRun, FailureRecord]]) ->
         dict(sorted(Counter(run.status for run in runs).items())),
         tuple(
             SampleRun(run.summary.run_id, run.summary.key, run.summary.version, run.status, run.at)
-            for run in runs[:SAMPLES_MAX]
+            for run in runs[:samples_max]
         ),
         _filter(mark, {run.status for run in runs}),
     )

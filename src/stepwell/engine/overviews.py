@@ -16,9 +16,10 @@ from stepwell.engine.filters import parse_filter
 from stepwell.engine.reasons import Reason, look_around, reason_of
 from stepwell.engine.system_runs import without_system_runs
 from stepwell.engine.views import ProgressView, RunView, WaitView, plain, progress_view, run_view, standing_views
-from stepwell.errors import InvalidOptionError
+from stepwell.errors import InvalidOptionError, NotFoundError
 from stepwell.model.locations import format_path
 from stepwell.model.states import ACTIVE, RunStatus
+from stepwell.nearest import nearest
 from stepwell.stores.base.filters import Field, Relation
 from stepwell.stores.base.overviews import FAILED, Summary, TopicUse, WaitGroup
 from stepwell.stores.base.views import RunFilter
@@ -167,11 +168,7 @@ class Overviews:
 
         The newest `limit` runs that have failed are looked at.
         """
-        wanted = self._filter(where, False)
-        statuses = FAILED & frozenset(wanted.statuses) if wanted.statuses else FAILED
-        if not statuses:
-            return ErrorsView((), 0, True, None)
-        summaries = await self._summaries(wanted._replace(statuses=tuple(sorted(statuses))), limit)
+        summaries = await self._failures(where, limit)
         page = summaries[:limit]
         since = min((one.created_at for one in page), default=None)
         return ErrorsView(
@@ -180,6 +177,20 @@ class Overviews:
             len(summaries) <= limit,
             None if since is None else to_datetime(since),
         )
+
+    async def error_group(
+        self, fingerprint: str, where: RunFilter | str = "", *, limit: int = GROUPED_MAX
+    ) -> ErrorGroup:
+        """One group of failures. Its samples are all of its runs among the newest `limit` that have failed.
+
+        Raises `NotFoundError` if none of them is in such a group.
+        """
+        summaries = await self._failures(where, limit)
+        groups = {one.fingerprint: one for one in group_errors(summaries[:limit], samples_max=None)}
+        if fingerprint not in groups:
+            fix = "list the groups again: this one has no failed run any more, or only older ones"
+            raise NotFoundError("group of failures", fingerprint, near=nearest(fingerprint, list(groups)), fix=fix)
+        return groups[fingerprint]
 
     async def health(self, workflow: str, *, last: Duration = "7d", limit: int = JUDGED_MAX) -> HealthView:
         """How the newest runs of a workflow went, at most `limit` of those created within the `last` days."""
@@ -248,6 +259,12 @@ class Overviews:
     def _filter(self, where: RunFilter | str, include_system: bool) -> RunFilter:
         wanted = parse_filter(where, self._backend.store.now()) if isinstance(where, str) else where
         return wanted if include_system else without_system_runs(wanted)
+
+    async def _failures(self, where: RunFilter | str, limit: int) -> list[Summary]:
+        """The newest failures of a filter, one more than the limit if there are more."""
+        wanted = self._filter(where, False)
+        statuses = FAILED & frozenset(wanted.statuses) if wanted.statuses else FAILED
+        return await self._summaries(wanted._replace(statuses=tuple(sorted(statuses))), limit) if statuses else []
 
     async def _summaries(self, where: RunFilter, limit: int) -> list[Summary]:
         return await self._backend.retrying(lambda store: store.overviews.list_summaries(where, limit=limit + 1))

@@ -10,7 +10,9 @@ from stepwell.advice import Advice
 
 
 class AdviceBody(msgspec.Struct):
-    """One thing to do next. `method` and `path` name the request that does it; they are empty if no request does."""
+    """One thing to do next. `method` and `path` name the request that does it, and `command` is the line to type; they
+    are empty if nothing of the kind does it.
+    """
 
     verb: str
     target: str
@@ -18,6 +20,7 @@ class AdviceBody(msgspec.Struct):
     note: str
     method: str
     path: str
+    command: str
 
 
 def advice_bodies(advice: Iterable[Advice]) -> list[AdviceBody]:

@@ -10,7 +10,8 @@ from stepwell.cli.bodies import group_body
 from stepwell.cli.client import ask
 from stepwell.cli.output import Column, Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.texts import moment
+from stepwell.cli.statuses import show_status
+from stepwell.cli.texts import clean, moment
 
 if TYPE_CHECKING:
     from stepwell.clock import Instant
@@ -25,6 +26,13 @@ _FAILURES = (
     Column("LAST (UTC)", is_fixed=True, dropped=1),
     Column("FIRST (UTC)", is_fixed=True, dropped=2),
     Column("SUCH AS", is_fixed=True),
+    Column("GROUP", is_fixed=True, dropped=3),
+)
+_RUNS = (
+    Column("RUN"),
+    Column("VERSION", is_fixed=True),
+    Column("STATUS", is_fixed=True),
+    Column("ENDED (UTC)", is_fixed=True),
 )
 _TOPICS = (
     Column("TOPIC"),
@@ -44,17 +52,22 @@ _WAITS = (
 
 
 @command("failures")
+@click.argument("fingerprint", required=False, metavar="[GROUP]")
 @click.option("--where", metavar="FILTER", default="", help="Only these runs, such as 'workflow:order* since:24h'.")
 @click.option("--limit", "-n", default=2_000, show_default=True, type=click.IntRange(1, 10_000), help="Failures read.")
-def failures(settings: Settings, where: str, limit: int) -> None:
-    """Group failed runs by what they failed with, and where.
+def failures(settings: Settings, fingerprint: str | None, where: str, limit: int) -> None:
+    """Group failed runs by what they failed with, and where; or list the runs of one GROUP, named by its fingerprint.
 
     A star stands for what differs: numbers and ids in messages, iterations in paths. The newest failures are read.
 
     \b
     Example:
       stepwell failures --where 'since:24h'
+      stepwell failures 3f2c9a70b1d4 -o ids | stepwell redrive -
     """
+    if fingerprint is not None:
+        _show_group(settings, fingerprint, where, limit)
+        return
     found = ask(settings, lambda client: client.engine.overviews.errors(where, limit=limit))
     out = Output(settings)
     ids = [run.run_id for group in found.groups for run in group.samples]
@@ -69,11 +82,28 @@ def failures(settings: Settings, where: str, limit: int) -> None:
         out.note(f"The newest {found.scanned:,} failures; --limit reads more.")
 
 
+def _show_group(settings: Settings, fingerprint: str, where: str, limit: int) -> None:
+    found = ask(settings, lambda client: client.engine.overviews.error_group(fingerprint, where, limit=limit))
+    body, out = group_body(found), Output(settings)
+    if out.many("stepwell.failed-run/1", "runs", body["samples"], run_ids=[one.run_id for one in found.samples]):
+        return
+    out.line(clean(f"{found.type}: {found.latest}" if found.latest else found.type))
+    out.line(clean(f"{found.workflow}, at {found.path or 'the workflow itself'}"))
+    out.line("")
+    out.table(
+        _RUNS,
+        [
+            [one.key or one.run_id, f"v{one.version}", show_status(one.status, ascii=out.ascii), moment(one.at)]
+            for one in found.samples
+        ],
+    )
+
+
 def _failure_row(group: ErrorGroup) -> list[str]:
     error = f"{group.type}: {group.message}" if group.message else group.type
     example = group.samples[0]
     shown = [group.workflow, group.path, error, moment(group.last_at), moment(group.first_at)]
-    return [str(group.count), *shown, example.key or example.run_id]
+    return [str(group.count), *shown, example.key or example.run_id, group.fingerprint]
 
 
 @command("topics")

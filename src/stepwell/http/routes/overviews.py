@@ -143,6 +143,15 @@ async def errors(call: Call) -> Reply:
     return Reply(ErrorsBody(**facts_of(found, audience_of(call))))
 
 
+async def error_group(call: Call) -> Reply:
+    """One group of failures, with all of its runs."""
+    query: ErrorsQuery = call.query
+    found = await call.services.engine.overviews.error_group(
+        call.path["fingerprint"], call.filter(query.q, where="q"), limit=query.limit
+    )
+    return Reply(ErrorGroupBody(**facts_of(found, audience_of(call))))
+
+
 def health_body(call: Call, found: HealthView) -> HealthBody:
     """How the runs of a workflow went."""
     return HealthBody(**facts_of(found, audience_of(call)))
@@ -197,6 +206,14 @@ OPERATIONS = (
     ),
     look("/runs/count", "count_runs", count, "How many runs match a filter", {200: CountBody}, query=CountQuery),
     look("/errors", "list_errors", errors, "Failures in groups", {200: ErrorsBody}, query=ErrorsQuery),
+    look(
+        "/errors/{fingerprint}",
+        "show_error_group",
+        error_group,
+        "One group of failures, with all of its runs",
+        {200: ErrorGroupBody},
+        query=ErrorsQuery,
+    ),
     look("/topics", "list_topics", list_topics, "Topics of waits and events", {200: TopicList}),
     look("/waits", "list_waits", list_waits, "What runs wait for, in groups", {200: WaitGroupList}),
 )
