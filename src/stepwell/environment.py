@@ -407,6 +407,12 @@ class LoopThread:
         """Whether this process was forked from the process that has the loop."""
         return self._home.is_forked
 
+    def settle(self, seconds: float) -> None:
+        """Wait until no task is left on the loop, at most so long: what was cancelled may end first."""
+        future = asyncio.run_coroutine_threadsafe(_until_alone(seconds), self._loop)
+        with suppress(TimeoutError):
+            future.result(seconds)
+
     def stop(self, timeout_seconds: float | None = None) -> None:
         """End the loop and its thread. Does nothing in a child of the process that has them.
 
@@ -418,6 +424,12 @@ class LoopThread:
         self._thread.join(timeout_seconds)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+async def _until_alone(seconds: float) -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=seconds)
 
 
 @dataclass(frozen=True, slots=True)

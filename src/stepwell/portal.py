@@ -18,6 +18,7 @@ End = Callable[[float], Coroutine[Any, Any, object]]  # takes the grace time for
 GRACE_SECONDS: Final = 10.0
 EXIT_GRACE_SECONDS: Final = 2.0  # if the interpreter exits before the portal is closed
 _EXIT_SECONDS_MAX: Final = 5.0
+_ABANDON_SECONDS_MAX: Final = 3.0  # a shutdown that is cancelled needs a second for the store
 
 _LOGGER = logging.getLogger("stepwell.worker")
 
@@ -49,7 +50,7 @@ class Portal:
             try:
                 self.wait(begin())
             except BaseException:
-                self._stop()
+                self._abandon(self._thread)
                 raise
             self._end = end
             atexit.register(self._close_at_exit)
@@ -67,8 +68,10 @@ class Portal:
             try:
                 if not thread.is_forked:
                     thread.wait(end(GRACE_SECONDS))
-            finally:
-                self._stop()
+            except BaseException:
+                self._abandon(thread)
+                raise
+            self._stop()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine. Raises `RuntimeError` if the portal is not open."""
@@ -96,6 +99,13 @@ class Portal:
         except Exception as error:  # noqa: BLE001  an exit must not fail; the lease expires by itself
             _LOGGER.warning("the engine was not closed before the interpreter exited: %r", error)
         self._stop(1.0)
+
+    def _abandon(self, thread: LoopThread) -> None:
+        """Stop the loop within seconds after an error or Ctrl-C, also if a body blocks it."""
+        try:
+            thread.settle(_ABANDON_SECONDS_MAX)
+        finally:
+            self._stop(1.0)
 
     def _stop(self, timeout_seconds: float | None = None) -> None:
         thread, self._thread, self._end = self._thread, None, None

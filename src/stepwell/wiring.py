@@ -353,11 +353,16 @@ class Engine:
     async def close(self) -> None:
         """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
 
+        If the calling task was cancelled more than once, as by a second Ctrl-C, running bodies are not awaited.
         A closed engine can be opened again.
         """
+        task = asyncio.current_task()
+        await self._close(is_urgent=task is not None and task.cancelling() > 1)
+
+    async def _close(self, *, is_urgent: bool) -> None:
         async with self._gate:
             if self._is_open:
-                await self.shutdown()
+                await (self.shutdown(0.0) if is_urgent else self.shutdown())
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -365,7 +370,10 @@ class Engine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if isinstance(error, KeyboardInterrupt):  # a second Ctrl-C that interrupts the calling code itself
+            await self._close(is_urgent=True)
+        else:
+            await self.close()
 
     async def shutdown(self, grace: float = 10.0) -> None:
         """Stop claiming, let running bodies end within the grace time (seconds), release the other runs, and close.

@@ -7,8 +7,10 @@ from typing import Any
 
 from stepwell import Engine, Trigger
 from stepwell.engine.records import RecordKind, Records
+from stepwell.engine.saved_views import COLUMNS
 from stepwell.engine.service_failures import ServiceFailures
 from stepwell.engine.trigger_records import KEPT, TriggerBody, declared, expired
+from stepwell.model.records import NewRecord, NewRecordEvent, RecordChange
 from tests.edges import shop
 from tests.edges.conftest import Cli, Shop
 
@@ -81,10 +83,12 @@ def test_doctor_names_triggers_and_services_that_need_a_person(cli: Cli, db: Sho
             await records.change("old", lambda it: expired(1, it))
             failures = ServiceFailures(backend)
             await failures.note("triggers", "1", "alpha", RuntimeError("the disk is full"), 3)
+            broken = NewRecord(RecordKind.TRIGGER, "odd", "active", b"?")
+            await backend.store.records.change([RecordChange("c", 0, broken, (NewRecordEvent("broken"),))])
 
     asyncio.run(break_things())
     found: dict[str, Any] = {one["check"]: one for one in cli("doctor", "-o", "json", *ask).json["findings"]}
-    checks = ("triggers", "trigger errors", "paused triggers", "services")
+    checks = ("triggers", "trigger errors", "paused triggers", "unreadable triggers", "services")
     told = {name: (found[name]["found"], found[name]["fix"]) for name in checks}
     event = cli("trigger", "show", "orders", "-o", "json", *ask).json["failure"]["event_id"]
     assert told == {
@@ -97,6 +101,11 @@ def test_doctor_names_triggers_and_services_that_need_a_person(cli: Cli, db: Sho
             "stepwell trigger show orders",
         ),
         "paused triggers": ("1 trigger is paused, such as orders: a look", "stepwell trigger resume orders"),
+        "unreadable triggers": (
+            "1 trigger cannot be read here, such as odd:"
+            " the body of `trigger odd` cannot be read back: it is not in a known format",
+            "stepwell trigger show odd",
+        ),
         "services": (
             "1 service fails, such as 'triggers' on worker alpha (3 times in a row): RuntimeError: the disk is full",
             "read the log of that worker",
@@ -121,6 +130,15 @@ def test_a_view_is_saved_listed_used_and_deleted(cli: Cli, db: Shop) -> None:
     assert cli("view", "ls", "--by", "bo", "--fields", "name,owner", "-o", "json", *ask).json["views"] == [
         {"name": "done", "owner": None}
     ]
+    columns = ",".join([*COLUMNS, "attr.amount"])
+    cli("view", "save", "wide", "key:paid-1", "--columns", columns, "--sort", "-attr.amount", *ask)
+    options = ["--attr", "amount:=42.10", "--title", "For Ann", "--by", "ann"]
+    cli("start", "checkout", "customer=eve", "amount:=9", "--key", "paid-1", *options, *ask)
+    header, row = (line.split("\t") for line in cli("ls", "--view", "wide", *ask).out.splitlines())
+    shown = dict(zip(header, row, strict=True))
+    assert len(shown) == len(COLUMNS) + 1
+    wanted = ("For Ann", "ann", "amount=42.10", "42.10")
+    assert tuple(shown[name] for name in ("TITLE", "STARTED BY", "ATTRIBUTES", "AMOUNT")) == wanted
     assert "columns  those of ls" in cli("view", "show", "done", *ask).out
     wrong = cli("view", "save", "x", "statsu:failed", *ask)
     assert (wrong.code, "unknown" in wrong.err or "no field" in wrong.err) == (2, True)

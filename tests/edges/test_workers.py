@@ -9,21 +9,26 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.edges.conftest import APP, Cli, Shop
+from tests.newcomer.conftest import until
 
 STEPWELL = [sys.executable, "-m", "stepwell.cli.main"]
 
 
+def worker(url: str, *words: str) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    return running(url, "worker", *words)
+
+
 @contextmanager
-def worker(url: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running(url: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = subprocess.Popen(
-        [*STEPWELL, "--db", url, "worker", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*STEPWELL, "--db", url, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
@@ -54,6 +59,44 @@ def test_a_worker_moves_on_what_waits_for_a_signal(cli: Cli, db: Shop) -> None:
         assert process.wait(20) == 0
 
     assert json.loads(banner)["schema"] == "stepwell.worker/1"
+
+
+BLOCKING = """
+import pathlib, time
+from stepwell import Context, workflow
+async def block() -> None:
+    pathlib.Path(__file__).with_name("marker").touch()
+    time.sleep(60)
+@workflow
+async def blocked(ctx: Context) -> None:
+    await ctx.step("block", block)
+"""
+
+
+@pytest.mark.parametrize("words", [["worker"], ["serve", "--embedded", "--port", "0"]], ids=" ".join)
+def test_a_second_ctrl_c_ends_a_process_that_a_body_blocks(cli: Cli, tmp_path: Path, words: list[str]) -> None:
+    url, app, marker = f"sqlite:///{tmp_path}/blocked.db", tmp_path / f"blocking_{words[0]}.py", tmp_path / "marker"
+    app.write_text(BLOCKING)
+    with running(url, *words, str(app)) as (process, _):
+        assert cli("start", "blocked", "--db", url, "--app", str(app)).code == 0
+        until(marker.exists)
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+@pytest.mark.parametrize("words", [["worker"], ["serve", "--port", "0"]], ids=" ".join)
+def test_a_process_stops_while_its_database_does_not_answer(words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/shop"
+        process = subprocess.Popen([*STEPWELL, "--db", url, *words, APP], stdout=subprocess.PIPE)
+        with process, silent.accept()[0]:
+            process.send_signal(signal.SIGTERM)
+            said, _ = process.communicate(timeout=20)
+    assert (process.returncode, said) == (0, b"")
 
 
 @pytest.mark.parametrize("act", ["delete", "replace"])

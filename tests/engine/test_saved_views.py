@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell import Engine, NotFoundError, StepwellError
+from stepwell.engine.saved_views import COLUMNS
 
 
 async def test_a_view_is_saved_found_and_deleted_by_its_owner_or_by_all() -> None:
@@ -38,6 +39,13 @@ async def test_a_view_is_saved_found_and_deleted_by_its_owner_or_by_all() -> Non
         assert (await views.get("bad", owner="ann")).filter == "status:completed"
 
 
+async def test_a_view_shows_every_column_that_a_listing_has_and_attributes() -> None:
+    async with Engine("memory:") as engine:
+        columns = [*COLUMNS, "attr.amount", "attr.order.items"]
+        saved = await engine.saved_views.save("all", "attr.amount:>5", columns=columns, sort="-attr.amount")
+        assert (saved.columns, saved.where) == (tuple(columns), "attr.amount:>5 sort:-attr.amount")
+
+
 WRONG: list[dict[str, Any]] = [
     {"name": "a/b"},
     {"name": "a", "filter": "statsu:failed"},
@@ -45,6 +53,12 @@ WRONG: list[dict[str, Any]] = [
     {"name": "a", "sort": "tok"},
     {"name": "a", "columns": ["key", "statu"]},
     {"name": "a", "columns": "key"},
+    {"name": "a", "sort": "took status:failed"},
+    {"name": "a", "sort": "attr."},
+    {"name": "a", "sort": "-attr.a b"},
+    {"name": "a", "columns": ["attr.1"]},
+    {"name": "a", "columns": [7]},
+    {"name": "a", "columns": ["key"] * 51},
     {"name": "a", "owner": ""},
     {"name": "a", "owner": "x" * 151},
 ]

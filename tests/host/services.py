@@ -96,7 +96,7 @@ class AsgiService:
         began = time.monotonic()
         with socket.create_server((HOST, 0)) as listener:
             async with Engine(url, workflows=FLOWS) as engine:
-                server = make_server(app(engine, access=LoopbackAccess()), grace_seconds=1, takes_signals=False)
+                server = make_server(app(engine, access=LoopbackAccess()), grace_seconds=1)
                 serving = asyncio.ensure_future(server.serve(sockets=[listener]))
                 while not server.started:  # noqa: ASYNC110  it has nothing to wait for
                     await asyncio.sleep(0.002)

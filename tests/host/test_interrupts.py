@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stepwell import Engine
-from tests.host import interrupts, persistent
+from tests.host import interrupts, persistent, second_interrupts
 from tests.host.persistent import EXPECTED, FLOWS, SETTINGS
 
 SECONDS_MAX = 60  # what is not gone by then hangs
@@ -28,6 +28,16 @@ def test_ctrl_c_at_every_wait_loses_nothing_and_leaves_no_thread(tmp_path: Path)
     assert (told["wrong"], told["threads"]) == ([], [])
     assert told["interrupts"] > 15
     assert told["acknowledged"] > 50
+
+
+def test_a_second_ctrl_c_ends_a_shutdown_at_once_wherever_it_is(tmp_path: Path):
+    command = [sys.executable, second_interrupts.__file__, str(tmp_path), "23", "350"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["interrupts"] == 22
+    assert told["slowest"] < second_interrupts.HANGS_SECONDS
 
 
 @pytest.mark.parametrize("kind", ["Engine", "SyncEngine"])

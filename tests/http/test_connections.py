@@ -69,7 +69,7 @@ async def served(
 ) -> AsyncIterator[Served]:
     async with Engine("memory:", workflows=WORKFLOWS) as engine:
         application = app(engine, access=Tokens(TOKENS), hooks=HOOKS, limits=api)
-        server = make_server(application, grace_seconds=1, limits=limits, tls=tls, takes_signals=False)
+        server = make_server(application, grace_seconds=1, limits=limits, tls=tls)
         with open_listener("127.0.0.1", 0) as listener:
             running = asyncio.ensure_future(server.serve(sockets=[listener]))
             try:
@@ -227,7 +227,7 @@ async def test_when_no_file_can_be_opened_the_log_stays_short_and_the_server_goe
     monkeypatch.setattr("stepwell.http.server._REST_SECONDS", 0.0)
     monkeypatch.setattr(_Full, "failures", 500)
     async with Engine("memory:") as engine:
-        server = make_server(app(engine, access=Tokens(TOKENS)), grace_seconds=1, limits=PATIENT, takes_signals=False)
+        server = make_server(app(engine, access=Tokens(TOKENS)), grace_seconds=1, limits=PATIENT)
         with open_listener("127.0.0.1", 0) as opened:
             listener = _Full(opened.family, opened.type, opened.proto, fileno=opened.detach())
         with listener:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from stepwell.http import Role
 from tests.http.desk import Desk, checkout
 
@@ -39,6 +41,73 @@ async def test_a_published_event_starts_runs_until_the_trigger_is_paused_or_dele
     assert (await desk.ask("DELETE", "/triggers/t1")).json()["changed"]
     assert (await desk.get("/triggers/t1")).status_code == 404
     assert [one["name"] for one in (await desk.get("/triggers?topic=other")).json()["triggers"]] == ["t2"]
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "delete"])
+async def test_an_act_is_told_apart_from_one_that_changes_nothing_and_one_on_no_trigger(desk: Desk, act: str) -> None:
+    async def ask(name: str) -> tuple[int, Any]:
+        done = await (
+            desk.ask("DELETE", f"/triggers/{name}") if act == "delete" else desk.post(f"/triggers/{name}/{act}")
+        )
+        return done.status_code, done.json()
+
+    await desk.engine.on("paid", start=checkout, name="it's 100% ours?")
+    if act == "resume":
+        await desk.engine.triggers.pause("it's 100% ours?")
+
+    name = "it's%20100%25%20ours%3F"
+    assert await ask(name) == (200, {"name": "it's 100% ours?", "changed": True})
+    status, again = await ask(name)
+    assert (status, again.get("changed")) == ((404, None) if act == "delete" else (200, False))
+    status, missing = await ask("its")
+    assert (status, missing["code"]) == (404, "SW401")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("GET", "/triggers?state=broken", None, "SW310"),
+        ("GET", "/triggers?limit=0", None, "SW310"),
+        ("POST", "/triggers/t/pause", {"reason": 7}, "SW310"),
+        ("POST", "/triggers/t/pause", {"why": "typo"}, "SW310"),
+        ("PUT", "/views/mine", {"columns": ["statu"]}, "SW103"),
+        ("PUT", "/views/mine", {"columns": ["key"] * 51}, "SW310"),
+        ("PUT", "/views/mine", {"columns": ["attr.a b"]}, "SW103"),
+        ("PUT", "/views/mine", {"sort": "tok"}, "SW103"),
+        ("PUT", "/views/mine", {"sort": "took status:failed"}, "SW103"),
+        ("PUT", "/views/mine", {"filter": "attr.amount:>"}, "SW407"),
+        ("PUT", "/views/mine", {"filtre": "status:failed"}, "SW310"),
+        ("PUT", "/views/~mine", {}, "SW102"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_with_the_reason(
+    desk: Desk, method: str, path: str, body: Any, code: str
+) -> None:
+    await desk.engine.on("paid", start=checkout, name="t")
+
+    answer = await desk.ask(method, path, **({} if body is None else {"json": body}))
+
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], bool(problem["title"])) == (400, code, True), problem
+    assert (await desk.get("/views")).json() == {"views": []}
+    assert (await desk.engine.triggers.get("t")).state == "active"
+
+
+async def test_a_view_has_attributes_as_columns_and_order_and_another_caller_has_another_of_its_name(
+    desk: Desk,
+) -> None:
+    for amount in (7, 42, 5):
+        await desk.start("approval", key=f"k{amount}", attributes={"amount": amount})
+    await desk.start("approval", key="without")
+    await desk.ask("PUT", "/views/big", json={"sort": "-attr.amount", "columns": ["key", "attr.amount"]})
+    await desk.ask("PUT", "/views/big", json={"filter": "-attr.amount:*"}, role=Role.OPERATOR)
+
+    assert [run["key"] for run in (await desk.get("/runs?view=big")).json()["runs"]] == ["k42", "k7", "k5"]
+    others = await desk.get("/runs?view=big", role=Role.OPERATOR)
+    assert [run["key"] for run in others.json()["runs"]] == ["without"]
+    assert (await desk.get("/views/big", role=Role.VIEWER)).status_code == 404
+    assert (await desk.ask("DELETE", "/views/big", role=Role.OPERATOR)).status_code == 200
+    assert (await desk.get("/views/big")).json()["columns"] == ["key", "attr.amount"]
 
 
 async def test_a_view_is_saved_used_and_deleted(any_desk: Desk) -> None:

@@ -7,11 +7,13 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from urllib.error import HTTPError
 
 import pytest
 
+from stepwell.cli.dev.child import GRACE_SECONDS
 from stepwell.cli.dev.clock import write_skipped
 from stepwell.clock import SECOND, Span
 from tests.newcomer.conftest import Ground, is_alive, until
@@ -38,6 +40,27 @@ def test_json_lines_tell_what_happens_and_a_signal_ends_both_processes(hello: Gr
         assert dev.stop(signal.SIGTERM) == 0
         dev.expect("stopped")
         assert not is_alive(ready["pid"])
+
+
+def test_a_signal_ends_it_while_the_code_is_being_loaded(hello: Ground) -> None:
+    hello.edit(lambda text: f"{text}\nfrom pathlib import Path\nPath('loading').touch()\nimport time\ntime.sleep(90)\n")
+    with hello.dev() as dev:
+        until((hello.folder / "hello" / "loading").exists)
+        assert dev.stop(signal.SIGINT) == 0
+        dev.expect("stopped")
+
+
+def test_a_second_signal_ends_it_at_once_however_soon_it_comes(hello: Ground) -> None:
+    hello.edit(lambda text: text.replace("asyncio.sleep(0.5)", "asyncio.sleep(90)"))
+    with hello.dev() as dev:
+        pid = dev.expect("ready")["pid"]
+        hello.run(*START, "order-1")
+        dev.expect("step", path="reserve_stock")
+        began = time.monotonic()
+        dev.process.send_signal(signal.SIGINT)
+        assert dev.stop(signal.SIGTERM) == 0
+        assert time.monotonic() - began < GRACE_SECONDS
+        assert not is_alive(pid)
 
 
 def test_another_host_name_is_refused(hello: Ground) -> None:

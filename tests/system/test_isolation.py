@@ -35,6 +35,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.cli.modules import load_workflows
+from stepwell.worker.isolation import process as process_module
 from stepwell.worker.isolation.process import ChildProcess
 
 SECONDS_MAX = 30.0
@@ -450,18 +451,27 @@ async def test_a_cancel_kills_it(engine: Engine, tmp_path: Path, caplog: pytest.
     assert "was killed" in caplog.text
 
 
-@pytest.mark.parametrize("turns", range(1, 13))
-async def test_a_process_that_is_cancelled_while_it_starts_is_killed_and_reaped(
-    monkeypatch: pytest.MonkeyPatch, turns: int
-) -> None:
+def seen_processes(monkeypatch: pytest.MonkeyPatch, fork_seconds: float = 0.0) -> list[subprocess.Popen[bytes]]:
+    """The processes that are started from now on, each of which blocks the loop for so long."""
     started: list[subprocess.Popen[bytes]] = []
 
     class Seen(subprocess.Popen[bytes]):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
+            time.sleep(fork_seconds)
             super().__init__(*args, **kwargs)
             started.append(self)
 
     monkeypatch.setattr(subprocess, "Popen", Seen)
+    return started
+
+
+@pytest.mark.parametrize("turns", range(1, 13))
+async def test_a_process_that_is_cancelled_while_it_starts_is_killed_and_reaped(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    # As on a busy machine: starting it takes longer than `end` waits for that.
+    monkeypatch.setattr(process_module, "_STARTED_SECONDS_MAX", 0.3)
+    started = seen_processes(monkeypatch, fork_seconds=0.4)
     process = ChildProcess()
     running = asyncio.create_task(process.run("stepwell.worker.isolation.child", b""))
     for _ in range(turns):
@@ -473,6 +483,19 @@ async def test_a_process_that_is_cancelled_while_it_starts_is_killed_and_reaped(
 
     assert running.cancelled()
     assert [each.returncode for each in started] == [-signal.SIGKILL] * len(started)
+
+
+async def test_a_process_that_starts_after_its_end_is_killed_and_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_STARTED_SECONDS_MAX", 0.0)
+    started = seen_processes(monkeypatch)
+    process = ChildProcess()
+    running = asyncio.create_task(process.run("stepwell.worker.isolation.child", b""))
+    await asyncio.sleep(0)
+    running.cancel()
+    await process.end()
+
+    await until(lambda: [each.returncode for each in started] == [-signal.SIGKILL])
+    assert running.cancelled()
 
 
 async def test_a_process_is_reaped_however_often_its_end_is_cancelled() -> None:

@@ -172,6 +172,7 @@ async def _triggers(client: Client) -> list[Finding]:
     yesterday = to_datetime(Instant(client.store.now() - DAY))
     undeclared = [one for one in triggers if one.state == TriggerState.UNDECLARED]
     paused = [one for one in triggers if one.state == TriggerState.PAUSED]
+    unreadable = [one for one in triggers if one.unreadable]
     failed = [one for one in triggers if one.failure is not None and one.failure.at > yesterday]
     found: list[Finding] = []
     if undeclared:
@@ -205,6 +206,17 @@ async def _triggers(client: Client) -> list[Finding]:
                 f"{_count(len(paused), 'trigger is', 'triggers are')} paused, such as {paused[0].name}{reason}",
                 why="events start no runs by a paused trigger, also not later",
                 fix=f"stepwell trigger resume {shell_word(paused[0].name)}",
+            )
+        )
+    if unreadable:
+        found.append(
+            warning(
+                "unreadable triggers",
+                f"{_count(len(unreadable), 'trigger', 'triggers')} cannot be read here, such as {unreadable[0].name}:"
+                f" {unreadable[0].unreadable}",
+                why="a process that cannot read a trigger starts no run by it; an encrypted one needs the codec of the"
+                " app (--app), and the workers that declare a damaged one store it again",
+                fix=f"stepwell trigger show {shell_word(unreadable[0].name)}",
             )
         )
     return found or [fine("triggers", "every trigger is active, and fits the events of the last day")]

@@ -303,6 +303,8 @@ class _Draft:
                 (AttributeTest.ANY.value,) if value.pieces == ("", "") else (AttributeTest.LIKE.value, *value.pieces)
             ]
         text = value.text.removeprefix(sign)
+        if sign and not text and not value.is_quoted:
+            fail(self._text, value.start, f"attr.{name}:{sign} has no value", fix=f"write a value, as in {sign}100")
         found = [self._attribute_text(name, value, text)]
         if not value.is_quoted:
             found = self._attribute_values(name, value, text, may_be_relative=sign not in ("", "=")) or found

@@ -15,6 +15,7 @@ from stepwell.engine.backend import Backend
 from stepwell.engine.filters import parse_filter
 from stepwell.engine.records import PAGE, Document, Draft, NewLine, RecordKind, Records
 from stepwell.errors import InvalidOptionError, NotFoundError
+from stepwell.model.attributes import is_attribute_name
 from stepwell.model.locations import check_name
 from stepwell.model.states import SavedViewState
 from stepwell.nearest import nearest
@@ -31,13 +32,20 @@ COLUMNS: Final = (
     "took",
     "started",
     "ended",
+    "title",
     "tags",
     "parent",
+    "started_by",
+    "attributes",
 )
-"""What a listing can show of a run. Without columns, a view shows what the listing shows by default."""
+"""What a listing can show of a run, besides `attr.NAME`. Without columns, a view shows what the listing shows by
+default.
+"""
 
+COLUMNS_MAX: Final = 50
 OWNER_MAX: Final = 150
 _SHARED: Final = "shared"
+_ATTRIBUTE: Final = "attr."
 
 
 class SavedViewBody(msgspec.Struct, frozen=True):
@@ -88,8 +96,9 @@ class SavedViews:
     ) -> SavedView:
         """Save a view under a name, in place of a view that has it. Without an `owner` all people share it.
 
-        `sort` is a field of a run, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter
-        that cannot be parsed, and `InvalidOptionError` for a column that no listing has.
+        `columns` are names of `COLUMNS`, and attributes such as "attr.amount". `sort` is a field of a run or an
+        attribute, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter that cannot be
+        parsed, and `InvalidOptionError` for a column that no listing has.
         """
         check_name(name, what="view name")
         _check_owner(owner)
@@ -175,19 +184,29 @@ def _check_columns(columns: Sequence[str]) -> list[str]:
     if isinstance(columns, str):
         raise InvalidOptionError(f"columns is {columns!r:.60}", fix='a list: columns=["key", "status"]')
     for column in columns:
-        if column not in COLUMNS:
-            near = nearest(str(column), COLUMNS)
-            raise InvalidOptionError(
-                f"there is no column {column!r:.60}",
-                fix=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COLUMNS)}",
-            )
+        if column not in COLUMNS and not _is_attribute(column):
+            raise InvalidOptionError(f"there is no column {column!r:.60}", fix=_choices(column, COLUMNS))
+    if len(columns) > COLUMNS_MAX:
+        raise InvalidOptionError(f"a view has at most {COLUMNS_MAX} columns", fix="leave some out")
     return list(dict.fromkeys(columns))
 
 
 def _check_sort(sort: str) -> str:
-    if sort and sort.removeprefix("-") not in list(SortKey):
-        raise InvalidOptionError(f"runs cannot be sorted by {sort!r:.60}", fix=f"one of {', '.join(SortKey)}")
+    field = str(sort).removeprefix("-")
+    if sort and field not in list(SortKey) and not _is_attribute(field):
+        raise InvalidOptionError(f"runs cannot be sorted by {sort!r:.60}", fix=_choices(field, list(SortKey)))
     return sort
+
+
+def _is_attribute(field: Any) -> bool:
+    """Whether it names an attribute of runs, as in attr.amount."""
+    is_one = isinstance(field, str) and field.startswith(_ATTRIBUTE)
+    return is_one and is_attribute_name(field.removeprefix(_ATTRIBUTE))
+
+
+def _choices(field: Any, known: Sequence[str]) -> str:
+    near = nearest(str(field), known)
+    return f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}, or {_ATTRIBUTE}NAME"
 
 
 def _view(one: Document[SavedViewBody]) -> SavedView:

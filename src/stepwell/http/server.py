@@ -72,11 +72,10 @@ def make_server(
     application: Any,
     *,
     grace_seconds: int,
-    takes_signals: bool = True,
     limits: ServerLimits | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> GuardedServer:
-    """A server that sends no server header, and trusts no proxy headers."""
+    """A server that sends no server header, and trusts no proxy headers. It ends when `should_exit` is set."""
     limits = limits or ServerLimits()
     config = uvicorn.Config(
         application,
@@ -91,7 +90,7 @@ def make_server(
         timeout_keep_alive=max(1, round(limits.idle_seconds)),
         timeout_graceful_shutdown=grace_seconds,
     )
-    return GuardedServer(config, limits, tls, takes_signals=takes_signals)
+    return GuardedServer(config, limits, tls)
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -223,11 +222,8 @@ class Line:
 class GuardedServer(uvicorn.Server):
     """uvicorn's server with its own listener."""
 
-    def __init__(
-        self, config: uvicorn.Config, limits: ServerLimits, tls: ssl.SSLContext | None, *, takes_signals: bool
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, limits: ServerLimits, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
-        self._takes_signals = takes_signals
         self._limits, self._tls = limits, tls
         self._lines: dict[int, Line] = {}  # in the order of acceptance
         self._number = 0
@@ -243,14 +239,8 @@ class GuardedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on Ctrl-C and SIGTERM, unless the caller handles these signals."""
-        if not self._takes_signals:
-            yield
-            return
-        with super().capture_signals():
-            yield
-            # uvicorn would raise them again, and SIGTERM would end the process before its engine is closed.
-            self._captured_signals.clear()
+        """Leave signals to the process: it also has an engine to close."""
+        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections."""

@@ -119,7 +119,7 @@ class Worker:
                 wake.clear()
                 await wait_set(wake, deadline - monotonic())
             await self._relays.drain(deadline)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, KeyboardInterrupt):
             await self._leave(RETIRE_SECONDS)
             raise
         await self._leave(max(RETIRE_SECONDS, deadline - monotonic()))

@@ -54,6 +54,9 @@ _MORE = (
     *(Column("STARTED (UTC)"), Column("ENDED (UTC)"), Column("TAGS"), Column("PARENT", is_fixed=True)),
     *(Column("STARTED BY"), Column("ATTRIBUTES")),
 )
+# By their names in saved views.
+_NAMED = {column.title.partition(" (")[0].lower().replace(" ", "_"): column for column in (*_COLUMNS, *_MORE)}
+_ATTRIBUTE = "attr."
 _COUNTED_MAX = 1_000  # matches, for the line below the table
 _EXPLAINED_MAX = 50  # waiting runs whose waits are read for one page
 _CHILDREN_MAX = 3  # named in one line
@@ -104,11 +107,11 @@ def ls(
     if not runs:
         out.note("No runs match." if wanted or before else "No runs yet. Start one: stepwell start WORKFLOW")
         return
-    columns, rows = (*_COLUMNS, *_MORE), [[*_row(run, found, out), *_more(run)] for run in runs]
-    shown = _chosen(named, columns) if named is not None and named.columns else range(len(columns))
-    if not out.is_wide and shown == range(len(columns)):
-        shown = range(len(_COLUMNS))
-    out.table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows])
+    usual = list(_NAMED)[: None if out.is_wide else len(_COLUMNS)]
+    shown = usual if named is None or not named.columns else named.columns
+    cells = [_cells(run, found, out) for run in runs]
+    columns = [_NAMED.get(name) or Column(name.removeprefix(_ATTRIBUTE).upper()) for name in shown]
+    out.table(columns, [[row.get(name, "") for name in shown] for row in cells])
     if following is not None or found.total > len(runs):
         dot = " - " if out.ascii else " · "
         count = f"more than {_COUNTED_MAX:,}" if found.total > _COUNTED_MAX else f"{found.total:,}"
@@ -119,12 +122,6 @@ def ls(
 async def _read_view(client: Client, name: str) -> SavedView:
     """A view of the person who asks, or a shared one."""
     return await client.engine.saved_views.get(name, owner=os_user())
-
-
-def _chosen(view: SavedView, columns: Sequence[Column]) -> list[int]:
-    """The columns that a view shows, by number: it names them by their first words."""
-    names = [column.title.partition(" ")[0].lower() for column in columns]
-    return [names.index(name) for name in view.columns]
 
 
 class Page(NamedTuple):
@@ -183,6 +180,12 @@ def _filter(where: str, statuses: tuple[str, ...], workflow: str | None) -> str:
     return " ".join(term for term in terms if term)
 
 
+def _cells(run: RunView, page: Page, out: Output) -> dict[str, str]:
+    """Everything that a table can show of a run, by the names of columns."""
+    attributes = {f"{_ATTRIBUTE}{name}": value for name, value in _attributes_of(run).items()}
+    return dict(zip(_NAMED, [*_row(run, page, out), *_more(run)], strict=True)) | attributes
+
+
 def _more(run: RunView) -> list[str]:
     times = [moment(run.started_at), moment(run.ended_at)]
     return [*times, _tags(run), run.parent or "", run.started_by or "", _attributes(run)]
@@ -193,9 +196,13 @@ def _tags(run: RunView) -> str:
 
 
 def _attributes(run: RunView) -> str:
+    return ", ".join(f"{name}={value}" for name, value in _attributes_of(run).items())
+
+
+def _attributes_of(run: RunView) -> dict[str, str]:
     from stepwell.model.attributes import show_value
 
-    return ", ".join(f"{name}={show_value(value)}" for name, value in run.attributes.items())
+    return {name: show_value(value) for name, value in run.attributes.items()}
 
 
 def _row(run: RunView, page: Page, out: Output) -> list[str]:

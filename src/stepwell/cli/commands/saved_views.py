@@ -42,8 +42,8 @@ def view() -> None:
 @command("save")
 @click.argument("name", metavar="VIEW")
 @click.argument("filter", metavar="[FILTER]", default="")
-@click.option("--columns", "-c", default="", metavar="A,B", help="What `ls` shows, such as key,status,took.")
-@click.option("--sort", default="", metavar="FIELD", help="Such as took, or -took for the greatest first.")
+@click.option("--columns", "-c", default="", metavar="A,B", help="What `ls` shows, such as key,status,attr.amount.")
+@click.option("--sort", default="", metavar="FIELD", help="Such as took or attr.amount; -took has the greatest first.")
 @_SHARED
 @by_option
 def _save(settings: Settings, name: str, filter: str, columns: str, sort: str, shared: bool, by: str) -> None:

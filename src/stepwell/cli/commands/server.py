@@ -12,6 +12,7 @@ import click
 from stepwell.cli.commands.tokens import TOKENS, tokens_option
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.stop_signals import StopSignals, ends_unless_stopped
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def serve(
     listener = _listen(host, port)
     with listener:
         options = _ServerOptions(access, tls, names, webhooks, connections_max, is_worker=embedded)
-        asyncio.run(_serve(settings, described, listener, options))
+        with StopSignals() as signals:
+            asyncio.run(_serve(settings, described, signals, listener, options))
 
 
 def _access(host: str, tokens: str | None) -> Tokens | Authenticator:
@@ -189,7 +191,9 @@ class _ServerOptions(NamedTuple):
     is_worker: bool
 
 
-async def _serve(settings: Settings, described: App, listener: socket.socket, options: _ServerOptions) -> None:
+async def _serve(
+    settings: Settings, described: App, signals: StopSignals, listener: socket.socket, options: _ServerOptions
+) -> None:
     from dataclasses import replace
 
     from stepwell.cli.dev.clock import environment_of
@@ -206,12 +210,23 @@ async def _serve(settings: Settings, described: App, listener: socket.socket, op
     served = replace(described, url=settings.db, hooks=tuple(hooks))
     environment = environment_of(settings.db, threads_max=read_settings(served.settings).threads_max)
     limits = ServerLimits() if options.connections_max is None else ServerLimits(connections=options.connections_max)
-    async with Engine(served, worker=options.is_worker, environment=environment) as engine:
+    stop, executor = signals.watch(), environment.executor
+    engine = Engine(served, worker=options.is_worker, environment=environment)
+    if not await ends_unless_stopped(engine.open(), stop, executor):
+        return
+    async with engine:
         hosts = [*LOOPBACK_HOSTS, *options.names]
         application: Application = app(engine, access=options.access, hosts=hosts, hooks=options.hooks)
         server = make_server(application, grace_seconds=5, limits=limits, tls=options.tls)
         _banner(settings, listener, options, described)
+
+        async def end() -> None:
+            await stop.wait()
+            server.should_exit = True
+
+        ending = executor.spawn(end(), name="stepwell-stop")
         await server.serve(sockets=[listener])
+        ending.cancel()
 
 
 def _banner(settings: Settings, listener: socket.socket, options: _ServerOptions, described: App) -> None:

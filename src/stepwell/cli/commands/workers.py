@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.errors import INTERRUPTED
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
+from stepwell.cli.stop_signals import StopSignals, ends_unless_stopped
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepwell.app import App
     from stepwell.config import WorkerSettings
@@ -99,7 +99,8 @@ def worker(
     app = loaded.need_work()
     served = _served(app, settings.db, given, labels=None if port is None else labels, has_traces=traces)
     collector.tune_worker()
-    asyncio.run(_serve(settings, served, grace, port))
+    with StopSignals() as signals:
+        asyncio.run(_serve(settings, served, signals, grace, port))
 
 
 def _served(app: App, db: str, given: dict[str, Any], *, labels: Sequence[str] | None, has_traces: bool) -> App:
@@ -121,22 +122,21 @@ def _served(app: App, db: str, given: dict[str, Any], *, labels: Sequence[str] |
     return replace(app, url=db, hooks=tuple(hooks), settings=(app.settings or WorkerSettings()).merged(**chosen))
 
 
-async def _serve(settings: Settings, app: App, grace_seconds: float, port: int | None) -> None:
+async def _serve(settings: Settings, app: App, signals: StopSignals, grace_seconds: float, port: int | None) -> None:
     import asyncio
 
     from stepwell.cli.dev.clock import environment_of
     from stepwell.setting_sources import read_settings
     from stepwell.wiring import Engine
 
-    stop = asyncio.Event()
-    # The second signal ends the process at once. Nothing is lost: another worker repeats what is not recorded.
-    _on_stop(lambda: os._exit(INTERRUPTED) if stop.is_set() else stop.set())
+    stop = signals.watch()
     async with AsyncExitStack() as stack:
         how = read_settings(app.settings)
         environment = environment_of(settings.db, threads_max=how.threads_max)
         engine = Engine(app, worker=True, environment=environment)
         listener = None if port is None else await _expose(engine, port, stack)
-        await engine.open()
+        if not await ends_unless_stopped(engine.open(), stop, environment.executor):
+            return
         out = Output(settings)
         _banner(out, settings, app, how, listener)
         spawn = environment.executor.spawn
@@ -163,18 +163,6 @@ async def _expose(engine: Engine, port: int, stack: AsyncExitStack) -> int:
             f"cannot listen on {HOST} port {port}: {error.strerror or error}", fix="choose another with --metrics"
         ) from None
     return int(server.sockets[0].getsockname()[1])
-
-
-def _on_stop(act: Callable[[], None]) -> None:
-    import asyncio
-    import signal
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, act)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
 
 
 def _banner(out: Output, settings: Settings, app: App, how: WorkerSettings, port: int | None) -> None:

@@ -51,8 +51,7 @@ class Api:
         from stepwell.http.server import make_server
 
         self._listener = listener
-        # The supervisor decides what Ctrl-C means.
-        self._server = make_server(app(engine, access=LoopbackAccess()), grace_seconds=1, takes_signals=False)
+        self._server = make_server(app(engine, access=LoopbackAccess()), grace_seconds=1)
 
     @property
     def url(self) -> str:

@@ -23,6 +23,7 @@ from stepwell.cli.dev.recovery import await_recovery, list_unfinished, retire
 from stepwell.cli.dev.server import Api, address_of, can_serve, listen
 from stepwell.cli.dev.worker_supervisor import WorkerSupervisor
 from stepwell.cli.modules import load_app
+from stepwell.cli.stop_signals import ends_unless_stopped
 from stepwell.cli.texts import duration
 from stepwell.clock import SECOND, Instant, Span, span, to_datetime
 from stepwell.engine.views import run_view
@@ -61,6 +62,7 @@ class Supervisor:
         self._acts: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
+        self._must_hurry = asyncio.Event()  # asked to end again: steps that run are not awaited
         self._api: Api | None = None
         printer.on_lost = self._over.set
 
@@ -78,6 +80,7 @@ class Supervisor:
                 unlisten()
                 self._worker.is_ending = True
                 await self._worker.leave(WorkerProcess.kill)
+        self._tell("stopped", f"Stopped. Everything is kept in {self._shown_db()}.")
 
     async def _serve(self) -> None:
         spawn = self._environment.executor.spawn
@@ -85,7 +88,10 @@ class Supervisor:
         listener = listen(self._options.port) if can_serve() else None
         self._slot.note({"url": address_of(listener) if listener else "", "worker": self._slot.worker})
         unfinished = await self._feed.begin()
-        await self._worker.start()
+        if not await ends_unless_stopped(self._worker.start(), self._over, self._environment.executor):
+            if listener is not None:
+                listener.close()
+            return  # the imports of the author take long
         if listener is not None:
             self._api = Api(self._engine_with_codec(), listener)
             serving = spawn(self._api.serve(), name="stepwell-dev-api")
@@ -136,17 +142,9 @@ class Supervisor:
                 raise error
         if self._worker.is_there:
             self._say("Stopping after the running steps. Ctrl-C stops at once.")
-            self._over.clear()
-            stopping = self._environment.executor.spawn(
-                self._worker.leave(WorkerProcess.stop), name="stepwell-dev-stop"
-            )
-            stopping.add_done_callback(lambda _: self._over.set())
-            await self._over.wait()
-            if not stopping.done():
-                stopping.cancel()
-            await asyncio.gather(stopping, return_exceptions=True)
-            await self._feed.look()
-        self._tell("stopped", f"Stopped. Everything is kept in {self._shown_db()}.")
+            stopping = self._worker.leave(WorkerProcess.stop)
+            if await ends_unless_stopped(stopping, self._must_hurry, self._environment.executor):
+                await self._feed.look()
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -155,9 +153,15 @@ class Supervisor:
             if number is None:
                 continue
             try:
-                loop.add_signal_handler(number, self._over.set)
+                loop.add_signal_handler(number, self._end)
             except NotImplementedError:  # Windows
-                signal.signal(number, lambda *_: loop.call_soon_threadsafe(self._over.set))
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(self._end))
+
+    def _end(self) -> None:
+        """A person wants to end this; the second time, at once."""
+        if self._over.is_set():
+            self._must_hurry.set()
+        self._over.set()
 
     @property
     def _has_keys(self) -> bool:
@@ -216,7 +220,7 @@ class Supervisor:
             "?": self._help,
         }
         if key == "q":
-            self._over.set()
+            self._end()
         elif key in acts:
             self._acts.put_nowait(acts[key])
         elif key.isprintable() and not key.isspace():

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from stepwell.engine.facts import facts_of
-from stepwell.engine.saved_views import COLUMNS, SavedView
+from stepwell.engine.saved_views import COLUMNS_MAX, SavedView
 from stepwell.http.fields import Name
 from stepwell.http.operations import Call, FilterText, Operation, Reply, look
 from stepwell.http.roles import Permission
@@ -29,8 +29,8 @@ class SavedViewIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What a view shows, and whether all callers share it."""
 
     filter: FilterText = ""
-    columns: Annotated[list[Name], Meta(max_length=len(COLUMNS))] = []
-    sort: Annotated[str, Meta(max_length=40)] = ""
+    columns: Annotated[list[Name], Meta(max_length=COLUMNS_MAX)] = []
+    sort: Annotated[str, Meta(max_length=80)] = ""
     shared: bool = False
 
 

@@ -113,6 +113,10 @@ def _ignore(_: Outcome) -> None:
     """The report of a call whose outcome does not matter."""
 
 
+def _nothing() -> None:
+    """A call that only takes its turn."""
+
+
 class _LockOffer:
     """A lock that the thread offers to the loop: either the loop accepts it, or the thread withdraws the offer."""
 
@@ -161,7 +165,7 @@ class Writer:
         self._is_busy = False  # a transaction is planned or in progress
         self._is_in_thread = False  # the thread uses the writing connection
         self._is_closing = False
-        self._idle: asyncio.Future[None] | None = None
+        self._callbacks = 0  # that the loop has called for a transaction
         self._call_thread: CallThread | None = None
         self._large_reads: CallThread | None = None
         self._reader: apsw.Connection | None = None
@@ -211,9 +215,8 @@ class Writer:
             return
         self._is_closing = True
         try:
-            if self._is_busy:
-                self._idle = self._loop.create_future()
-                await self._idle
+            while self._is_busy:
+                await self._let_end(self._call_thread)
             if self._large_reads is not None:
                 await self._large_reads.run(self._close_large_reader)
             self._close_reader()
@@ -226,6 +229,15 @@ class Writer:
         self._call_thread.stop()
         self._call_thread = self._large_reads = None
         release(self)
+
+    async def _let_end(self, thread: CallThread) -> None:
+        """Let the loop and the thread do what they have to do for the transaction in progress."""
+        before = self._callbacks
+        await thread.run(_nothing)  # this comes back behind everything that was on its way
+        if self._is_busy and self._callbacks == before:
+            # Ctrl-C interrupted a callback before its first line, and the loop does not call it again.
+            self._is_in_thread = False
+            self._interrupt()
 
     def _abandon(self, thread: CallThread) -> None:
         """Close was cancelled: the threads close their connections when they have finished their calls."""
@@ -345,6 +357,7 @@ class Writer:
         return result
 
     def _begin(self) -> None:
+        self._callbacks += 1
         if self._call_thread is None:
             return  # closed meanwhile
         try:
@@ -377,6 +390,7 @@ class Writer:
             offer_seconds = min(offer_seconds * 2, _OFFER_SECONDS_MAX)
 
     def _begun(self) -> None:
+        self._callbacks += 1
         self._is_in_thread = False
         if self._call_thread is None:
             return  # closed meanwhile
@@ -387,6 +401,7 @@ class Writer:
             raise
 
     def _waited(self, outcome: Outcome) -> None:
+        self._callbacks += 1
         if outcome.error is not None:
             self._is_in_thread = False
             self._take_batch()
@@ -529,8 +544,6 @@ class Writer:
             self._loop.call_soon(self._begin)
             return
         self._is_busy = False
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
 
     def _use_thread(self, work: Callable[[], Any], report: Callable[[Outcome], None]) -> None:
         assert self._call_thread is not None
@@ -538,6 +551,7 @@ class Writer:
         self._call_thread.call(work, partial(self._returned, report))
 
     def _returned(self, report: Callable[[Outcome], None], outcome: Outcome) -> None:
+        self._callbacks += 1
         self._is_in_thread = False
         if self._call_thread is None:
             return  # closed meanwhile

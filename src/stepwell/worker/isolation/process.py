@@ -16,9 +16,10 @@ from stepwell.worker.isolation.variables import variables_for
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 _STDOUT, _STDERR, _ANSWER = 1, 2, 3  # the last is the number of a stream here, not of a descriptor
 
-_STARTED_SECONDS_MAX: Final = 5.0  # the fork is immediate; connecting the pipes takes longer
+_STARTED_SECONDS_MAX: Final = 5.0  # the fork blocks the loop; connecting the pipes takes a few rounds of it
 _KILLED_SECONDS_MAX: Final = 5.0  # a killed process is gone at once, unless the kernel itself is stuck
 _DRAIN_SECONDS_MAX: Final = 1.0  # a process outside the group may keep a pipe open permanently
+_SLICE_SECONDS: Final = 0.05
 
 
 class Tail:
@@ -124,16 +125,27 @@ class ChildProcess(asyncio.SubprocessProtocol):
         try:
             if self._started is not None:
                 interrupted = await _await(self._started, _STARTED_SECONDS_MAX)
+                if not self._started.done():
+                    self._started.add_done_callback(lambda _: self._drop())
             if self._transport is not None:
                 self._kill(self._transport.get_pid())
                 interrupted = await _await(self._exited, _KILLED_SECONDS_MAX) or interrupted
                 interrupted = await _await(self._drained, _DRAIN_SECONDS_MAX) or interrupted
         finally:
-            for pipe in (self._transport, self._answer_pipe):
-                if pipe is not None:
-                    pipe.close()
+            self._close()
         if interrupted is not None:
             raise interrupted
+
+    def _drop(self) -> None:
+        """The process has started after `end` has stopped waiting for that."""
+        if self._transport is not None:
+            self._kill(self._transport.get_pid())
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self._transport, self._answer_pipe):
+            if pipe is not None:
+                pipe.close()
 
     @staticmethod
     def _kill(group: int) -> None:
@@ -164,15 +176,19 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
 
 async def _await(future: asyncio.Future[None], seconds: float) -> asyncio.CancelledError | None:
-    """Wait for a future that is done soon; returns the last cancellation that arrived meanwhile, of however many."""
+    """Wait for a future that is done soon; returns the last cancellation that arrived meanwhile, of however many.
+
+    Time for which the loop stands still hardly counts: on a busy machine, starting a process alone may take seconds.
+    """
     loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
     interrupted: asyncio.CancelledError | None = None
-    while not future.done() and loop.time() < until:
+    while not future.done() and seconds > 0:
+        began = loop.time()
         try:
-            await asyncio.wait([future], timeout=until - loop.time())
+            await asyncio.wait([future], timeout=_SLICE_SECONDS)
         except asyncio.CancelledError as error:
             interrupted = error
+        seconds -= min(loop.time() - began, _SLICE_SECONDS)
     return interrupted
 
 

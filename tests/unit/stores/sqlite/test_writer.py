@@ -344,3 +344,26 @@ def test_a_store_that_was_interrupted_anywhere_in_a_write_can_be_closed(
         assert len(told) == 2
         runner.run(store.runs.create([new_run("three")]))
         runner.run(asyncio.wait_for(store.close(), 30))
+
+
+@pytest.mark.parametrize("callback", ["_begin", "_returned"])
+def test_a_store_can_be_closed_after_an_interrupt_that_lost_a_callback(
+    file: Path, monkeypatch: pytest.MonkeyPatch, callback: str
+) -> None:
+    """Python looks for Ctrl-C when it enters a function: the loop has forgotten the callback by then."""
+    writer = Writer(SqliteDatabase(str(file)), quick_seconds=0.0)
+    store = SqliteStore(system_environment(), str(file), runner=writer)
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with asyncio.Runner() as runner:
+        runner.run(store.open())
+        loop = runner.get_loop()
+        waiting = [loop.create_task(store.runs.create([new_run(name)])) for name in ("one", "two")]
+        monkeypatch.setattr(writer, callback, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.gather(*waiting))
+        runner.run(asyncio.wait_for(store.close(), 10))
+        assert all(isinstance(one.exception(), StoreUnavailableError) for one in waiting)
