@@ -64,8 +64,10 @@ async def open_memory(place: Place) -> AsyncIterator[Opened]:
     """SQLite in memory, without threads."""
     store = SqliteStore(place.environment, ":memory:")
     await store.open()
-    yield Opened("memory", store)
-    await store.close()
+    try:
+        yield Opened("memory", store)
+    finally:  # also after a divergence
+        await store.close()
 
 
 @asynccontextmanager
@@ -91,8 +93,10 @@ async def open_sqlite(place: Place) -> AsyncIterator[Opened]:
         finally:
             connection.close()
 
-    yield Opened("sqlite", store, enqueue)
-    await store.close()
+    try:
+        yield Opened("sqlite", store, enqueue)
+    finally:
+        await store.close()
 
 
 @asynccontextmanager
@@ -108,9 +112,11 @@ async def open_postgres(place: Place) -> AsyncIterator[Opened]:
             connection.execute("select 1")
             return store.transactions.enqueue(connection, runs)
 
-    with psycopg.connect(store.address.conninfo, autocommit=True) as looking:
-        yield Opened("postgres", store, enqueue, lambda: [*_wrongly_fenced(looking), *_wrongly_labelled(looking)])
-    await store.close()
+    try:
+        with psycopg.connect(store.address.conninfo, autocommit=True) as looking:
+            yield Opened("postgres", store, enqueue, lambda: [*_wrongly_fenced(looking), *_wrongly_labelled(looking)])
+    finally:
+        await store.close()
 
 
 def _wrongly_fenced(connection: psycopg.Connection[Any]) -> list[str]:

@@ -137,7 +137,14 @@ async def test_a_comparison_that_no_run_can_meet_says_which_type_the_attribute_h
 
 
 @pytest.mark.parametrize(
-    "options", [{"attributes": {"a b": 1}}, {"attributes": {"n": float("inf")}}, {"title": "a\nb"}, {"by": "a\nb"}]
+    "options",
+    [
+        {"attributes": {"a b": 1}},
+        {"attributes": {"n": float("inf")}},
+        {"attributes": {f"a{number}": number for number in range(33)}},
+        {"title": "a\nb"},
+        {"by": "a\nb"},
+    ],
 )
 async def test_what_cannot_be_stored_starts_nothing(options: dict[str, object]) -> None:
     async with Engine("memory://", workflows=[idle]) as engine:

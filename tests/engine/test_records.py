@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,9 +12,16 @@ import pytest
 
 from stepwell import Engine
 from stepwell.clock import DAY, Instant, Span, to_datetime
-from stepwell.codec import Encrypted, JsonCodec, Keys
+from stepwell.codec import Encrypted, FolderBlobs, JsonCodec, Keys, Offloaded
 from stepwell.engine.records import Document, Draft, NewLine, RecordKind, Records, check_labels, due_at, kind_of
-from stepwell.errors import InvalidMoveError, InvalidOptionError, NotFoundError, StepwellError, StoreUnavailableError
+from stepwell.errors import (
+    InvalidMoveError,
+    InvalidOptionError,
+    NotFoundError,
+    PayloadTooLargeError,
+    StepwellError,
+    StoreUnavailableError,
+)
 from stepwell.model.records import DUE_MAX, NewRecord, NewRecordEvent, RecordChange
 from stepwell.model.states import SavedViewState, TriggerState
 from tests.cases.harness import Harness
@@ -134,6 +142,22 @@ async def test_a_name_that_cannot_be_stored_or_typed_is_rejected(name: Any) -> N
     async with Engine("memory:") as engine:
         with pytest.raises(InvalidOptionError):
             await Records(engine._backend, RecordKind.VIEW, Note).change(name, counted)
+
+
+async def test_a_large_body_is_kept_apart_and_one_above_the_limit_is_refused(harness: Harness, tmp_path: Path):
+    apart = Offloaded(JsonCodec(), FolderBlobs(tmp_path / "blobs"), above=1_000)
+    client, small = await harness.worker(codec=apart), await harness.worker(codec=JsonCodec(payload_bytes_max=1_000))
+    records = Records(client.engine._backend, RecordKind.VIEW, Note)
+    large = Draft(state=SavedViewState.SAVED, body=Note("x" * 9_000), lines=(NewLine("saved", data=["y" * 9_000]),))
+
+    assert await client.do(records.change("n", lambda _: large))
+    found = await client.do(records.get("n"))
+    assert (found.body, len(found.record.body) < 100) == (large.body, True)
+    assert [line.data for line in await client.do(records.history("n"))] == [["y" * 9_000]]
+    with pytest.raises(PayloadTooLargeError) as caught:
+        await small.do(Records(small.engine._backend, RecordKind.VIEW, Note).change("m", lambda _: large))
+    assert "the body of `view m` is too large" in caught.value.title
+    assert await client.do(records.find("m")) is None
 
 
 async def test_an_encrypted_body_can_be_read_in_its_own_record_only() -> None:

@@ -256,6 +256,22 @@ class AmendedChildSuite(StoreCase):
         assert not applied.is_awake
         assert (await scene.store.runs.inbox(_R1)).children == ()
 
+    async def test_what_a_dropped_child_left_outlives_a_trim_of_its_place(self, scene: Scene) -> None:
+        parent = await scene.begin("r1")
+        await scene.begin_child(parent, "c1", place(0))
+        await parent.park(wait_child(place(0)))
+        left = Attempt(place(0), 1, Instant(1), encode_failure(FailureRecord("Rewound", "the child was dropped")), None)
+        await _amend(scene, children=(Dropped(RunId("c1"), former(place(0), 1), RunId("c2")),), attempts=(left,))
+        parent = await scene.claim_only("r1")
+        other = Attempt(place(1), 1, Instant(2), encode_failure(FailureRecord("Broken", "no")), None)
+
+        await parent.commit(attempts=(other,))
+        await parent.commit(trims=((place(0), place(2)),))
+
+        # Without it the next child would get the id of the first one, and the run would wait for it for ever.
+        [history] = await scene.store.runs.load([_R1])
+        assert history.attempts == (left,)
+
     async def test_a_child_that_is_rolling_back_frees_its_key(self, scene: Scene) -> None:
         parent = await scene.begin("r1")
         child = await scene.begin_child(parent, "c1", place(0), key="k")

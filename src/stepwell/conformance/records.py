@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.clock import Instant, Span
+from stepwell.clock import SECOND, Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import (
     FIRST,
@@ -111,6 +111,7 @@ _WRONG = (
     new_change("c2", _ANY, signals=(new_signal("s1", "k", hold=True),)),
     new_change("c2", _ANY, signals=(new_signal("s1", "k", asks=True),)),
     new_change("c2", _ANY._replace(due_at=Instant(DUE_MAX + 1))),
+    new_change("c2", _ANY._replace(due_at=Instant(-1))),
     *(new_change("c2", _ANY._replace(labels=labels)) for labels in _LABELS),
     *(new_change("c2", _ANY._replace(**wrong)) for wrong in _WRONG_TEXTS),
 )
@@ -395,6 +396,19 @@ class DueRecordSuite(StoreCase):
         assert await verbs(scene, "t2") == ["ticked"]
         assert (await change(scene, "c4 again", new_record("t1"), 3, events=again)).version == 4
         assert len(await scene.store.records.list_events("task", "t1", limit=99)) == 5
+
+    async def test_a_due_time_in_the_past_is_due_at_once_and_the_last_one_is_in_the_year_9999(
+        self, scene: Scene
+    ) -> None:
+        for name, at in {"begun": Instant(0), "past": Instant(scene.clock.now() - SECOND), "last": DUE_MAX}.items():
+            await change(scene, name, new_record(name, due_at=at))
+        assert await self._due(scene) == ["begun", "past"]
+        assert await scene.store.records.next_due(["task"]) == 0
+
+        where = RecordFilter("task", order="due", due_before=DUE_MAX)
+        listed = await scene.store.records.list_records(where, limit=9)
+        assert [one.record_id for one in listed] == ["begun", "past"]
+        assert (await stored(scene, "last")).due_at == DUE_MAX
 
     async def test_pruning_removes_old_closed_records_and_their_events_only(self, scene: Scene) -> None:
         for number in range(4):

@@ -127,7 +127,9 @@ class InlinePool:
             self._connection = None
 
     def _use(self) -> Connection:
-        if self._connection is None or not self._connection.is_usable:
+        if self._connection is not None and not self._connection.is_usable:
+            self.end()
+        if self._connection is None:
             self._connection = connect_now(self._address)
         return self._connection
 
@@ -194,21 +196,22 @@ class ConnectionPool:
             connection.finish()
 
     def call_now(self, call: Call[Any], values: list[Value]) -> bytes:
-        if self._now is None or not self._now.is_usable or not self._now.is_silent():
+        if self._now is not None and not (self._now.is_usable and self._now.is_silent()):
+            self._drop_now()
+        if self._now is None:
             self._now = reconnect_now(self._address, self.urgent_timeout_seconds)
         self.calls += 1
         return self._now.call_now(call, values)
 
     async def close(self) -> None:
         for connection in (*self._connections.close(), *self._urgent.close()):
-            self._release(connection)
+            connection.finish()
+        self._drop_now()
+
+    def _drop_now(self) -> None:
         if self._now is not None:
             self._now.finish()
             self._now = None
-
-    def _release(self, connection: Connection) -> None:
-        """Close a connection that is no longer needed."""
-        connection.finish()
 
     async def _connect(self) -> Connection:
         """A new connection. Retries while the server is briefly unreachable, which is safe before a request is sent.

@@ -11,10 +11,14 @@ import pytest
 import pytest_asyncio
 
 from stepwell.conformance.scene import new_run
-from stepwell.environment import Environment, SystemExecutor
+from stepwell.environment import Environment, SystemExecutor, system_environment
 from stepwell.errors import StepwellError
 from stepwell.ids import SystemIds
+from stepwell.stores.postgres.calls import OPENING
+from stepwell.stores.postgres.connections import Connection
+from stepwell.stores.postgres.pool import ConnectionPool, InlinePool
 from stepwell.stores.postgres.store import PostgresStore
+from stepwell.stores.postgres.urls import parse_address
 from stepwell.virtual.clock import ManualClock
 from tests.servers.cleared import cleared_url
 
@@ -77,3 +81,19 @@ async def test_payloads_larger_than_a_socket_takes_at_once(store: PostgresStore)
     run = await store.views.find("r1")
     assert run is not None
     assert run.input == large
+
+
+@pytest.mark.parametrize("is_inline", [True, False], ids=["inline", "pool"])
+async def test_a_broken_connection_is_closed_before_another_takes_its_place(url: str, is_inline: bool) -> None:
+    environment, address = system_environment(), parse_address(url)
+    pool = InlinePool(address) if is_inline else ConnectionPool(address, environment)
+    store = PostgresStore(environment, url, pool=pool)
+    await store.open()
+    store._database.read_now(OPENING)
+    [first] = [one for one in vars(pool).values() if isinstance(one, Connection)]
+
+    first.is_broken = True
+    store._database.read_now(OPENING)
+
+    assert first.driver.closed
+    await store.close()

@@ -116,7 +116,12 @@ begin
                 and done.location = substr(e.location, 1, octet_length(e.location) - 1)
         )
     );
-    delete from {t}.attempts where run = p_run and location >= p_low and location < p_high;
+    -- Except what a rewind has left of a dropped child, which was moved to `~was1`: it gives the next child another id.
+    delete from {t}.attempts as a
+    where a.run = p_run and a.location >= p_low and a.location < p_high and not exists (
+        select 1 from {t}.runs as child
+        where child.parent = p_run_id and child.parent_location = a.location || '\x5101'::bytea
+    );
     delete from {t}.cursors where run = p_run and location >= p_low and location < p_high;
     for v_child in
         select id from {t}.runs

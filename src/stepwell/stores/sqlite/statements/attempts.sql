@@ -7,7 +7,13 @@ values (:run, :location, :number, :at, :failure, :next_at);
 delete from stepwell_attempts where run = :run and location = :location and number = :number;
 
 -- name: trim
-delete from stepwell_attempts where run = :run and location >= :low and location < :high;
+-- Except what a rewind has left of a dropped child, which was moved to `~was1`: it gives the next child another id.
+delete from stepwell_attempts
+where run = :run and location >= :low and location < :high and not exists (
+    select 1 from stepwell_runs as child
+    where child.parent = (select run_id from stepwell_runs where id = :run)
+        and child.parent_location = cast(stepwell_attempts.location || x'5101' as blob)
+);
 
 -- name: list
 select location, number, at, failure, next_at from stepwell_attempts where run = :run order by location, number;
