@@ -12,7 +12,6 @@ import click
 from stepwell.cli.commands.tokens import TOKENS, tokens_option
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.stop_signals import StopSignals, ends_unless_stopped
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepwell.app import App
+    from stepwell.cli.stop_signals import StopSignals
     from stepwell.http import Application, Authenticator, Hook, Tokens
 
 _HOOK = re.compile(r"(?P<name>[\w-]+)=(?:event:(?P<topic>[^@]+)|signal:(?P<signal>[^@]+)@(?P<run>[\w.-]+))")
@@ -79,6 +79,7 @@ def serve(
     import asyncio
 
     from stepwell.app import App
+    from stepwell.cli.stop_signals import StopSignals
     from stepwell.logs import configure
 
     configure("text", force=False)
@@ -197,6 +198,7 @@ async def _serve(
     from dataclasses import replace
 
     from stepwell.cli.dev.clock import environment_of
+    from stepwell.cli.stop_signals import ends_unless_stopped
     from stepwell.http import app
     from stepwell.http.access import LOOPBACK_HOSTS
     from stepwell.http.server import ServerLimits, make_server

@@ -10,13 +10,13 @@ import click
 
 from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
-from stepwell.cli.stop_signals import StopSignals, ends_unless_stopped
 from stepwell.cli.texts import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepwell.app import App
+    from stepwell.cli.stop_signals import StopSignals
     from stepwell.config import WorkerSettings
     from stepwell.logs import LogFormat
     from stepwell.wiring import Engine
@@ -90,6 +90,7 @@ def worker(
     import logging
 
     from stepwell import collector
+    from stepwell.cli.stop_signals import StopSignals
     from stepwell.logs import configure
 
     configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
@@ -126,6 +127,7 @@ async def _serve(settings: Settings, app: App, signals: StopSignals, grace_secon
     import asyncio
 
     from stepwell.cli.dev.clock import environment_of
+    from stepwell.cli.stop_signals import ends_unless_stopped
     from stepwell.setting_sources import read_settings
     from stepwell.wiring import Engine
 
