@@ -729,8 +729,9 @@ class SyncSavedViews:
     ) -> SavedView:
         """Save a view under a name, in place of a view that has it. Without an `owner` all people share it.
 
-        `sort` is a field of a run, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter
-        that cannot be parsed, and `InvalidOptionError` for a column that no listing has.
+        `columns` are names of `COLUMNS`, and attributes such as "attr.amount". `sort` is a field of a run or an
+        attribute, such as "took", or "-took" for the greatest first. Raises `FilterError` for a filter that cannot be
+        parsed, and `InvalidOptionError` for a column that no listing has.
         """
         return self._portal.wait(self._inner.save(name, filter, columns=columns, sort=sort, owner=owner, by=by))
 
@@ -1009,6 +1010,7 @@ class SyncEngine:
     def close(self) -> None:
         """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
 
+        If the calling task was cancelled more than once, as by a second Ctrl-C, running bodies are not awaited.
         A closed engine can be opened again.
         """
         self._portal.close()
