@@ -61,7 +61,9 @@ class SavedViewBody(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """A named filter. `owner` is the person who has it; None: it is shared by all."""
+    """A named filter. `owner` is the person who has it; None: it is shared by all. `unreadable` is why its content
+    cannot be read, if so: then its name is not known either, and `name` is its id.
+    """
 
     name: str
     owner: str | None
@@ -70,6 +72,7 @@ class SavedView:
     sort: str  # such as "-took"; empty: newest first
     by: str  # who saved it last
     saved_at: datetime
+    unreadable: str = ""
 
     @property
     def where(self) -> str:
@@ -140,7 +143,7 @@ class SavedViews:
             raise await self._missing(name, owner)
 
     async def _missing(self, name: str, owner: str | None) -> NotFoundError:
-        known = [view.name for view in await self.list(owner=owner)]
+        known = [view.name for view in await self.list(owner=owner) if not view.unreadable]
         return NotFoundError("view", name, near=nearest(name, known), fix="stepwell view ls")
 
     # Last, because below it `list` is this method.
@@ -149,10 +152,10 @@ class SavedViews:
         found: list[SavedView] = []
         for whose in dict.fromkeys((owner, None)):
             page = await self._records.list(labels=(_label(whose),), limit=PAGE)
-            found += [_view(one) for one in page if one.problem is None]
+            found += [_listed(one, whose) for one in page]
             while len(page) == PAGE:
                 page = await self._records.list(labels=(_label(whose),), limit=PAGE, after=page[-1].record.record_id)
-                found += [_view(one) for one in page if one.problem is None]
+                found += [_listed(one, whose) for one in page]
         return sorted(found, key=lambda view: (view.name, view.owner is None))
 
 
@@ -207,6 +210,14 @@ def _is_attribute(field: Any) -> bool:
 def _choices(field: Any, known: Sequence[str]) -> str:
     near = nearest(str(field), known)
     return f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}, or {_ATTRIBUTE}NAME"
+
+
+def _listed(one: Document[SavedViewBody], owner: str | None) -> SavedView:
+    """A view in a list, which shows the others too."""
+    if one.problem is None:
+        return _view(one)
+    saved_at = to_datetime(one.record.updated_at)
+    return SavedView(one.record.record_id, owner, "", (), "", "", saved_at, unreadable=one.problem.title)
 
 
 def _view(one: Document[SavedViewBody]) -> SavedView:
