@@ -14,6 +14,7 @@ from stepwell.clock import to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.filters import parse_filter
 from stepwell.engine.records import PAGE, Document, Draft, NewLine, RecordKind, Records
+from stepwell.engine.terms import read_terms
 from stepwell.errors import InvalidOptionError, NotFoundError
 from stepwell.model.attributes import is_attribute_name
 from stepwell.model.locations import check_name
@@ -78,6 +79,11 @@ class SavedView:
     def where(self) -> str:
         """Filter and order in one line of the filter language."""
         return f"{self.filter} sort:{self.sort}".strip() if self.sort else self.filter
+
+    def narrowed(self, text: str) -> str:
+        """The runs of this view that match a filter too, in one line. An order in that filter replaces the view's."""
+        has_order = any(term.field == "sort" for term in read_terms(text))
+        return f"{self.filter if has_order else self.where} {text}".strip()
 
 
 class SavedViews:
