@@ -55,6 +55,16 @@ _PLACES: dict[str, Broken] = {
     ),
     # A lease that is over can be renewed.
     "postgres-lease-revived": Broken("renew", "and lease_until > v_now", ""),
+    # A record is changed, whatever it has become since it was read.
+    "postgres-change-of-any-version": Broken(
+        "write_change", "if coalesce(r.version, 0) <> v_expected then", "if false then"
+    ),
+    # A change whose answer was lost is too late when it is repeated.
+    "postgres-change-not-recognised": Broken("has_changed", "and e.change_id = p_change_id", "and false"),
+    # A run that ends leaves its records open.
+    "postgres-records-left-open": Broken("close_some", "and one.end_state is not null", "and false"),
+    # A record is due ahead of its time.
+    "postgres-records-due-ahead": Broken("due_records", "r.due_at <= v_now", "r.due_at <= v_now + 2000000"),
 }
 
 

@@ -472,16 +472,11 @@ class Engine:
     async def close(self) -> None:
         """Shut down with the usual grace time. Does nothing if the engine is not open, and may be called again.
 
-        If the calling task was cancelled more than once, as by a second Ctrl-C, running bodies are not awaited.
         A closed engine can be opened again.
         """
-        task = asyncio.current_task()
-        await self._close(is_urgent=task is not None and task.cancelling() > 1)
-
-    async def _close(self, *, is_urgent: bool) -> None:
         async with self._gate:
             if self._is_open:
-                await (self.shutdown(0.0) if is_urgent else self.shutdown())
+                await self.shutdown()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -489,16 +484,20 @@ class Engine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, KeyboardInterrupt):  # a second Ctrl-C that interrupts the calling code itself
-            await self._close(is_urgent=True)
-        else:
-            await self.close()
+        async with self._gate:
+            if self._is_open:
+                # A second Ctrl-C may also interrupt the calling code itself.
+                await (self.shutdown(0.0) if isinstance(error, KeyboardInterrupt) else self.shutdown())
 
     async def shutdown(self, grace: float = 10.0) -> None:
         """Stop claiming, let running bodies end within the grace time (seconds), release the other runs, and close.
 
-        If this call is cancelled, as by Ctrl-C, it stops waiting for bodies and still closes everything.
+        If this call is cancelled, as by Ctrl-C, it stops waiting for bodies and still closes everything. If the calling
+        task was cancelled more than once before, as by a second Ctrl-C, it does not wait for bodies.
         """
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() > 1:
+            grace = 0.0
         backend = self._backend
         store = backend.store  # raises in another event loop or process
         self._is_open = False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepwell import Engine, NotFoundError, StepwellError
+from stepwell.codec import Encrypted, JsonCodec, Keys
 from stepwell.engine.saved_views import COLUMNS
 
 
@@ -44,6 +46,22 @@ async def test_a_view_shows_every_column_that_a_listing_has_and_attributes() -> 
         columns = [*COLUMNS, "attr.amount", "attr.order.items"]
         saved = await engine.saved_views.save("all", "attr.amount:>5", columns=columns, sort="-attr.amount")
         assert (saved.columns, saved.where) == (tuple(columns), "attr.amount:>5 sort:-attr.amount")
+
+
+async def test_a_view_that_cannot_be_read_is_listed_with_the_others(tmp_path: Path) -> None:
+    url, codec = f"sqlite:///{tmp_path}/v.db", Encrypted(JsonCodec(), keys=Keys("k1", {"k1": bytes(32)}))
+    async with Engine(url) as plain:
+        await plain.saved_views.save("plain", "status:failed")
+        async with Engine(url, codec=codec) as engine:
+            await engine.saved_views.save("secret", "input.customer:ann", owner="ann")
+            listed = await engine.saved_views.list(owner="ann")
+            assert [one.name for one in listed if not one.unreadable] == ["secret"]
+
+        listed = await plain.saved_views.list(owner="ann")
+        shown = {one.owner: (one.filter, "cannot be read" in one.unreadable) for one in listed}
+        assert shown == {"ann": ("", True), None: ("status:failed", False)}
+        with pytest.raises(StepwellError, match="cannot be read"):
+            await plain.saved_views.get("secret", owner="ann")
 
 
 WRONG: list[dict[str, Any]] = [

@@ -107,6 +107,42 @@ if sys.argv[2] == "error":
     assert [line for line in ended.stderr.splitlines() if "Fatal Python error" in line or "SW" in line] == []
 
 
+@pytest.mark.parametrize("body", ["waits", "blocks"])
+def test_a_second_ctrl_c_ends_a_synchronous_engine_without_its_grace_time(tmp_path: Path, body: str):
+    program = """
+async def work() -> None:
+    began.set()
+    await asyncio.sleep(60) if sys.argv[2] == "waits" else time.sleep(60)
+
+@workflow
+async def lasts(ctx: Context) -> None:
+    await ctx.step(work)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main, began = threading.main_thread().ident, threading.Event()
+
+def interrupt() -> None:
+    began.wait()
+    for _ in range(2):
+        time.sleep(0.3)
+        signal.pthread_kill(main, signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+until = time.monotonic() + 9
+try:
+    with SyncEngine(url, workflows=[lasts], settings=WorkerSettings(lease="60s")) as engine:
+        engine.start(lasts).result()
+except KeyboardInterrupt:
+    print("in time" if time.monotonic() < until else "late")
+"""
+    ended = run_program(HEAD + program, tmp_path, body)
+
+    assert ended.stdout == "in time\n", ended.stderr
+    if body == "waits":  # its worker has deregistered
+        with SyncEngine(f"sqlite:///{tmp_path}/exit.db") as engine:
+            assert engine.workers.list() == []
+
+
 def test_an_exit_inside_a_body_is_a_failed_attempt_and_not_the_end_of_the_process(tmp_path: Path):
     program = """
 @step(retry=Retry(max_attempts=2, initial="1ms"))

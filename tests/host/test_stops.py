@@ -65,6 +65,34 @@ async def test_an_engine_whose_shutdown_is_cancelled_leaves_nothing_behind(url: 
     await until_only(threads, tasks)
 
 
+async def test_a_program_that_is_cancelled_twice_waits_for_no_body(tmp_path: Path):
+    begun = asyncio.Event()
+
+    async def lasting() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    @workflow
+    async def flow(ctx: Context) -> None:
+        await ctx.step(lasting)
+
+    async def program() -> None:
+        async with Engine(f"sqlite:///{tmp_path}/stops.db", workflows=[flow]) as engine:
+            await engine.start(flow)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(60)  # it cleans up
+
+    running = asyncio.ensure_future(program())
+    await begun.wait()
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(8):  # less than the usual grace time
+        await asyncio.gather(running, return_exceptions=True)
+
+
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 8])
 async def test_a_close_that_is_cancelled_at_any_of_its_waits_ends_its_threads(url: str, turns: int):
     @workflow

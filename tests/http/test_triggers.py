@@ -103,6 +103,8 @@ async def test_a_view_has_attributes_as_columns_and_order_and_another_caller_has
     await desk.ask("PUT", "/api/views/big", json={"filter": "-attr.amount:*"}, role=Role.OPERATOR)
 
     assert [run["key"] for run in (await desk.get("/api/runs?view=big")).json()["runs"]] == ["k42", "k7", "k5"]
+    other_order = await desk.get("/api/runs?view=big&q=attr.amount:>5 sort:attr.amount")
+    assert [run["key"] for run in other_order.json()["runs"]] == ["k7", "k42"]
     others = await desk.get("/api/runs?view=big", role=Role.OPERATOR)
     assert [run["key"] for run in others.json()["runs"]] == ["without"]
     assert (await desk.get("/api/views/big", role=Role.VIEWER)).status_code == 404

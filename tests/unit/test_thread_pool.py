@@ -30,8 +30,9 @@ def test_threads_end_with_their_executor(end: Callable[[SystemExecutor], None] |
 
     if end is not None:
         end(executor)
-    del executor
-    gc.collect()
+    else:
+        del executor
+        gc.collect()
 
     for thread in threads:
         thread.join(timeout=60)

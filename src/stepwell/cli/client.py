@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepwell.cli.settings import Settings
 from stepwell.errors import StoreError, StoreUnavailableError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from stepwell.wiring import Engine
 
 T = TypeVar("T")
+
+_GRACE_SECONDS: Final = 10.0
 
 
 class Client:
@@ -73,10 +75,10 @@ class Client:
 
         return decrypt_detail(detail, reading_codec(app, self.store))
 
-    async def close(self) -> None:
-        """Close the store and the engine."""
+    async def close(self, grace: float) -> None:
+        """Close the store and the engine. What it executes, such as an act on many runs, has so many seconds to end."""
         if "engine" in self.__dict__:
-            await self.engine.shutdown()
+            await self.engine.shutdown(grace)
             return
         await self.store.close()
         self._environment.executor.close()
@@ -131,10 +133,14 @@ def ask(
         if workflows:
             client.engine  # noqa: B018  workflows that contradict each other are rejected before a database is created
         await store.open()
+        grace = _GRACE_SECONDS
         try:
             return await question(client)
+        except KeyboardInterrupt:  # a second Ctrl-C, in this code itself
+            grace = 0.0
+            raise
         finally:
-            await client.close()
+            await client.close(grace)
 
     return asyncio.run(run())
 

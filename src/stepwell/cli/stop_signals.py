@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Coroutine
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from stepwell.cli.errors import INTERRUPTED
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # help must not wait for asyncio
+    import asyncio
     from types import FrameType
 
     from stepwell.environment import Executor
@@ -40,10 +40,12 @@ class StopSignals(AbstractContextManager["StopSignals"]):
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: it is not one of Python's
 
     def watch(self) -> asyncio.Event:
         """An event of the running loop. It is set once the command is asked to stop."""
+        import asyncio
+
         self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
         if self._is_asked:
             self._asked.set()
@@ -62,6 +64,8 @@ async def ends_unless_stopped(work: Coroutine[Any, Any, object], stop: asyncio.E
 
     Returns whether the work has ended.
     """
+    import asyncio
+
     working = executor.spawn(work, name="stepwell-working")
     stopped = executor.spawn(stop.wait(), name="stepwell-stopped")
     try:

@@ -14,6 +14,7 @@ from stepwell.clock import to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.filters import parse_filter
 from stepwell.engine.records import PAGE, Document, Draft, NewLine, RecordKind, Records
+from stepwell.engine.terms import read_terms
 from stepwell.errors import InvalidOptionError, NotFoundError
 from stepwell.model.attributes import is_attribute_name
 from stepwell.model.locations import check_name
@@ -61,7 +62,9 @@ class SavedViewBody(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """A named filter. `owner` is the person who has it; None: it is shared by all."""
+    """A named filter. `owner` is the person who has it; None: it is shared by all. `unreadable` is why its content
+    cannot be read, if so: then its name is not known either, and `name` is its id.
+    """
 
     name: str
     owner: str | None
@@ -70,11 +73,17 @@ class SavedView:
     sort: str  # such as "-took"; empty: newest first
     by: str  # who saved it last
     saved_at: datetime
+    unreadable: str = ""
 
     @property
     def where(self) -> str:
         """Filter and order in one line of the filter language."""
         return f"{self.filter} sort:{self.sort}".strip() if self.sort else self.filter
+
+    def narrowed(self, text: str) -> str:
+        """The runs of this view that match a filter too, in one line. An order in that filter replaces the view's."""
+        has_order = any(term.field == "sort" for term in read_terms(text))
+        return f"{self.filter if has_order else self.where} {text}".strip()
 
 
 class SavedViews:
@@ -140,7 +149,7 @@ class SavedViews:
             raise await self._missing(name, owner)
 
     async def _missing(self, name: str, owner: str | None) -> NotFoundError:
-        known = [view.name for view in await self.list(owner=owner)]
+        known = [view.name for view in await self.list(owner=owner) if not view.unreadable]
         return NotFoundError("view", name, near=nearest(name, known), fix="stepwell view ls")
 
     # Last, because below it `list` is this method.
@@ -149,10 +158,10 @@ class SavedViews:
         found: list[SavedView] = []
         for whose in dict.fromkeys((owner, None)):
             page = await self._records.list(labels=(_label(whose),), limit=PAGE)
-            found += [_view(one) for one in page if one.problem is None]
+            found += [_listed(one, whose) for one in page]
             while len(page) == PAGE:
                 page = await self._records.list(labels=(_label(whose),), limit=PAGE, after=page[-1].record.record_id)
-                found += [_view(one) for one in page if one.problem is None]
+                found += [_listed(one, whose) for one in page]
         return sorted(found, key=lambda view: (view.name, view.owner is None))
 
 
@@ -207,6 +216,14 @@ def _is_attribute(field: Any) -> bool:
 def _choices(field: Any, known: Sequence[str]) -> str:
     near = nearest(str(field), known)
     return f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}, or {_ATTRIBUTE}NAME"
+
+
+def _listed(one: Document[SavedViewBody], owner: str | None) -> SavedView:
+    """A view in a list, which shows the others too."""
+    if one.problem is None:
+        return _view(one)
+    saved_at = to_datetime(one.record.updated_at)
+    return SavedView(one.record.record_id, owner, "", (), "", "", saved_at, unreadable=one.problem.title)
 
 
 def _view(one: Document[SavedViewBody]) -> SavedView:

@@ -98,7 +98,7 @@ def ls(
       stepwell ls --view slow
     """
     named = None if view is None else ask(settings, lambda client: _read_view(client, view))
-    wanted = _filter(where if named is None else f"{named.where} {where}", status, workflow)
+    wanted = _filter(where if named is None else named.narrowed(where), status, workflow)
     out = Output(settings)
     found = ask(settings, lambda client: _read_page(client, wanted, limit, before, show_all, out))
     runs, following = found.runs, found.following

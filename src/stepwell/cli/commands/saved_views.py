@@ -80,7 +80,7 @@ def _ls(settings: Settings, by: str) -> None:
     if not found:
         out.note("No view is saved. Save one: stepwell view save NAME FILTER")
         return
-    out.table(_COLUMNS, [[one.name, _whose(one), one.filter, one.sort, ", ".join(one.columns)] for one in found])
+    out.table(_COLUMNS, [[one.name, _whose(one), _what(one), one.sort, ", ".join(one.columns)] for one in found])
 
 
 @command("show")
@@ -123,6 +123,10 @@ def _delete(settings: Settings, name: str, shared: bool, by: str) -> None:
 
 for each in (_save, _ls, _show, _delete):
     view.add_command(each)
+
+
+def _what(one: SavedView) -> str:
+    return f"cannot be read: {one.unreadable}" if one.unreadable else one.filter
 
 
 def _whose(one: SavedView) -> str:

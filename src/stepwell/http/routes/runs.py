@@ -134,7 +134,7 @@ async def list_runs(call: Call) -> Reply:
     engine = call.services.engine
     text = query.q
     if query.view is not None:
-        text = f"{(await engine.saved_views.get(query.view, owner=call.caller.name)).where} {text}"
+        text = (await engine.saved_views.get(query.view, owner=call.caller.name)).narrowed(text)
     where = call.filter(text, where="q")
     before = None if query.cursor is None else read_cursor(query.cursor)
     found = await engine.runs.list(where, limit=query.limit + 1, before=before, include_system=query.system)

@@ -205,8 +205,12 @@ class ConnectionPool:
 
     async def close(self) -> None:
         for connection in (*self._connections.close(), *self._urgent.close()):
-            connection.finish()
+            self._release(connection)
         self._drop_now()
+
+    def _release(self, connection: Connection) -> None:
+        """Close a connection that is no longer needed."""
+        connection.finish()
 
     def _drop_now(self) -> None:
         if self._now is not None:

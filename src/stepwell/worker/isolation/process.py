@@ -178,7 +178,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 async def _await(future: asyncio.Future[None], seconds: float) -> asyncio.CancelledError | None:
     """Wait for a future that is done soon; returns the last cancellation that arrived meanwhile, of however many.
 
-    Time for which the loop stands still hardly counts: on a busy machine, starting a process alone may take seconds.
+    The time for which the loop is blocked hardly counts: on a busy machine, starting a process alone may take seconds.
     """
     loop = asyncio.get_running_loop()
     interrupted: asyncio.CancelledError | None = None

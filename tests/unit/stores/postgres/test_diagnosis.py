@@ -20,12 +20,11 @@ from stepwell.stores.base.diagnosis import Finding, Verdict, worst
 from stepwell.stores.postgres import diagnosis, texts
 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
 from stepwell.stores.postgres.migrator import prepare
-from stepwell.stores.postgres.pool import InlinePool
 from stepwell.stores.postgres.sessions import open_connection
-from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.urls import parse_address
 from tests.servers.postgres import PostgresServer
 from tests.servers.urls import as_user
+from tests.unit.stores.postgres.conftest import Opened
 
 EVERYTHING = [
     "connection",
@@ -100,12 +99,6 @@ def execute(url: str, statement: LiteralString | sql.Composed, *parameters: Any)
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement, parameters or None)
         return cursor.fetchall() if cursor.description else []
-
-
-async def opened(url: str) -> PostgresStore:
-    store = PostgresStore(system_environment(), url, pool=InlinePool(parse_address(url)))
-    await store.open()
-    return store
 
 
 # --- the server ---
@@ -337,7 +330,7 @@ def test_a_database_that_was_moved_fails_with_where_it_is_now(url: str) -> None:
     assert found.found == "SW630 this database has been moved to postgresql://db/new"
 
 
-async def test_workers_are_counted_alive_and_dead(url: str) -> None:
+async def test_workers_are_counted_alive_and_dead(url: str, opened: Opened) -> None:
     store = await opened(url)
     assert examine(url)["workers"].found == "none alive, and no run needs one"
 
@@ -354,7 +347,7 @@ async def test_workers_are_counted_alive_and_dead(url: str) -> None:
     assert (found.verdict, found.found) == (Verdict.OK, words)
 
 
-async def test_runs_of_workers_that_are_gone_are_stranded(url: str) -> None:
+async def test_runs_of_workers_that_are_gone_are_stranded(url: str, opened: Opened) -> None:
     store = await opened(url)
     await store.runs.create([new_run(f"r{n}") for n in range(3)])
     worker = await store.workers.register(NewWorker(Incarnation("w1"), "ann", SECOND, ("flow@1",)))
@@ -368,7 +361,7 @@ async def test_runs_of_workers_that_are_gone_are_stranded(url: str) -> None:
     assert (found.verdict, found.found) == (Verdict.WARN, "2 runs are owned by workers that are gone")
 
 
-async def test_a_run_that_nothing_moves_is_an_orphan(url: str) -> None:
+async def test_a_run_that_nothing_moves_is_an_orphan(url: str, opened: Opened) -> None:
     store = await opened(url)
     await store.runs.create([new_run("r1"), new_run("r2")])
     assert examine(url)["orphans"].verdict is Verdict.OK
@@ -381,7 +374,9 @@ async def test_a_run_that_nothing_moves_is_an_orphan(url: str) -> None:
     assert found.found.endswith(": r2")
 
 
-async def test_runs_that_are_due_for_long_are_a_backlog(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_runs_that_are_due_for_long_are_a_backlog(
+    url: str, monkeypatch: pytest.MonkeyPatch, opened: Opened
+) -> None:
     store = await opened(url)
     await store.runs.create([new_run(f"r{n}") for n in range(5)])
     assert examine(url)["backlog"].found == "5 runs are due"
@@ -397,7 +392,7 @@ async def test_runs_that_are_due_for_long_are_a_backlog(url: str, monkeypatch: p
     assert counted.found.startswith("more than 3 runs are due")
 
 
-async def test_due_runs_that_no_live_worker_serves_are_found(url: str) -> None:
+async def test_due_runs_that_no_live_worker_serves_are_found(url: str, opened: Opened) -> None:
     store = await opened(url)
     await store.runs.create(
         [new_run("r1"), new_run("r2", version=7), new_run("r3", version=8, delay=Span(SECOND * 60))]
@@ -416,7 +411,7 @@ async def test_due_runs_that_no_live_worker_serves_are_found(url: str) -> None:
     assert both.verdict is Verdict.OK
 
 
-async def test_growth_is_reported(url: str) -> None:
+async def test_growth_is_reported(url: str, opened: Opened) -> None:
     store = await opened(url)
     ids = system_environment().ids
     await store.runs.create([new_run(ids.uuid()) for _ in range(3)] + [new_run("0-of-old")])

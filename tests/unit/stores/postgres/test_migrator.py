@@ -30,7 +30,6 @@ from stepwell.model.workers import Claimant, NewWorker
 from stepwell.stores.base.views import RunFilter
 from stepwell.stores.postgres import migrator, texts
 from stepwell.stores.postgres.migrator import SchemaState, inspect, prepare
-from stepwell.stores.postgres.pool import InlinePool
 from stepwell.stores.postgres.sessions import open_connection
 from stepwell.stores.postgres.store import PostgresStore
 from stepwell.stores.postgres.texts import MIGRATIONS, functions_schema
@@ -38,6 +37,7 @@ from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.migrations import Migration
 from tests.servers.postgres import PostgresServer
 from tests.servers.urls import as_user
+from tests.unit.stores.postgres.conftest import Opened
 
 NEWEST = MIGRATIONS[-1].number
 RACERS = 8
@@ -193,15 +193,8 @@ def test_a_migration_that_fails_keeps_the_old_schema(
 # --- next to other releases --------------------------------------------------------------------------
 
 
-async def _open_inline(url: str) -> PostgresStore:
-    """A store with one connection, of the release that is set when it is opened."""
-    store = PostgresStore(system_environment(), url, pool=InlinePool(parse_address(url)))
-    await store.open()
-    return store
-
-
 async def test_the_functions_of_two_releases_work_side_by_side(
-    postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
     # A visible difference: a reader of the other release finds no workers.
     old = "from {t}.workers\n$$;"
@@ -214,9 +207,9 @@ async def test_the_functions_of_two_releases_work_side_by_side(
             other.setattr(migrator, "FUNCTIONS", texts.FUNCTIONS.replace(old, "from {t}.workers where false\n$$;"))
             yield
 
-    ours = await _open_inline(postgres_url)
+    ours = await opened(postgres_url)
     with another_release():
-        theirs = await _open_inline(postgres_url)
+        theirs = await opened(postgres_url)
     found = admin.execute("select nspname from pg_namespace where nspname ~ '^stepwell_[0-9a-f]{10}$'").fetchall()
     assert {name for (name,) in found} == {functions_schema("stepwell"), "stepwell_0123456789"}
 

@@ -26,7 +26,6 @@ from stepwell.conformance.scene import (
     wait_timer,
     wait_topic,
 )
-from stepwell.environment import system_environment
 from stepwell.ids import EventId, Incarnation, RunId
 from stepwell.model.commits import End, Park, Verdict
 from stepwell.model.locations import Location
@@ -46,6 +45,7 @@ from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.statements import load_statements
 from stepwell.virtual.clock import ManualClock
 from tests.servers.postgres import PostgresServer
+from tests.unit.stores.postgres.conftest import Opened
 
 CROWD = load_statements(Path(__file__).parent)
 ROWS_READ = """
@@ -163,12 +163,6 @@ def sizes(url: str) -> dict[str, int]:
         return dict(rows.fetchall())
 
 
-async def opened(url: str, pool: InlinePool) -> PostgresStore:
-    store = PostgresStore(system_environment(), url, pool=pool)
-    await store.open()
-    return store
-
-
 async def live(store: PostgresStore, n: int) -> None:
     """A bit of everything that happens to runs, with new ids."""
     runs, scene = store.runs, Scene(store, ManualClock(), WORKER)
@@ -237,7 +231,7 @@ def used_indexes(url: str) -> set[str]:
         return {name for (name,) in rows.fetchall()}
 
 
-async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str) -> None:
+async def test_with_a_million_finished_runs_every_call_uses_its_indexes(url: str, opened: Opened) -> None:
     empty = sizes(url)
     execute(url, CROWD["crowd.prepare"])
     with ThreadPoolExecutor(2) as threads:
@@ -352,7 +346,9 @@ async def handle_records(store: PostgresStore, n: int) -> None:
     await (await scene.begin(f"r-{n}-4")).end()
 
 
-async def test_with_many_closed_records_every_call_uses_its_indexes_even_without_statistics(url: str) -> None:
+async def test_with_many_closed_records_every_call_uses_its_indexes_even_without_statistics(
+    url: str, opened: Opened
+) -> None:
     execute(url, CROWD["crowd.records"])
     for settle in ((), (CROWD["crowd.settle"],)):
         execute(url, *settle)
@@ -388,7 +384,7 @@ def updates(url: str, table: str) -> tuple[int, int]:
         return all_of_them, in_place
 
 
-async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
+async def test_commits_of_a_run_update_its_row_in_place(url: str, opened: Opened) -> None:
     pool = InlinePool(parse_address(url))
     store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)
@@ -410,7 +406,7 @@ async def test_commits_of_a_run_update_its_row_in_place(url: str) -> None:
     assert moved == 0  # a commit with entries only does not change indexed columns
 
 
-async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url: str) -> None:
+async def test_runs_that_have_ended_leave_the_indexes_of_those_that_have_not(url: str, opened: Opened) -> None:
     pool = InlinePool(parse_address(url))
     store = await opened(url, pool)
     scene = Scene(store, ManualClock(), WORKER)
@@ -440,7 +436,7 @@ def rows_read(pool: InlinePool) -> int:
     return int(rows)
 
 
-async def test_without_statistics_a_worker_finds_each_run_by_its_own_look_up(url: str) -> None:
+async def test_without_statistics_a_worker_finds_each_run_by_its_own_look_up(url: str, opened: Opened) -> None:
     """And not among all its runs: a new database has no statistics, and keeps its first plans."""
     pool = InlinePool(parse_address(url))
     store = await opened(url, pool)
