@@ -64,7 +64,9 @@ _PLACES: dict[str, Broken] = {
     # A run that ends leaves its records open.
     "postgres-records-left-open": Broken("close_some", "and one.end_state is not null", "and false"),
     # A record is due ahead of its time.
-    "postgres-records-due-ahead": Broken("due_records", "r.due_at <= v_now", "r.due_at <= v_now + 2000000"),
+    "postgres-records-due-ahead": Broken(
+        "due_records", "{f}.peek_clock(p_now, p_seen);", "{f}.peek_clock(p_now, p_seen) + 2000000;"
+    ),
 }
 
 

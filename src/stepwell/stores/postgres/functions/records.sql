@@ -570,11 +570,32 @@ end $$;
 
 -- --- reads ---
 
+-- The earliest due time of these kinds. Its plan does not depend on the time, so a session plans it only once.
+create function {f}.earliest_due(p_kinds jsonb) returns bigint language plpgsql stable as $$
+begin
+    return (
+        select min(
+            (
+                select r.due_at from {t}.records as r
+                where r.kind = asked.kind and r.due_at is not null
+                order by r.due_at
+                limit 1
+            )
+        )
+        from jsonb_array_elements_text(p_kinds) as asked (kind)
+    );
+end $$;
+
+-- Mostly nothing is due. Then nothing is planned: among many records, planning takes longer than looking.
 create function {f}.due_records(p_now bigint, p_seen bigint, p_kinds jsonb, p_limit bigint) returns text
 language plpgsql stable as $$
 declare
     v_now bigint := {f}.peek_clock(p_now, p_seen);
+    v_earliest bigint := {f}.earliest_due(p_kinds);
 begin
+    if v_earliest is null or v_earliest > v_now then
+        return '[]';
+    end if;
     return (
         select coalesce(json_agg({f}.read_record(due.number) order by due.due_at, due.number), '[]')::text
         from (
@@ -592,20 +613,10 @@ begin
     );
 end $$;
 
-create function {f}.next_due_record(p_now bigint, p_seen bigint, p_kinds jsonb) returns text language sql stable as $$
-    select coalesce(
-        min(
-            (
-                select r.due_at from {t}.records as r
-                where r.kind = asked.kind and r.due_at is not null
-                order by r.due_at
-                limit 1
-            )
-        )::text,
-        'null'
-    )
-    from jsonb_array_elements_text(p_kinds) as asked (kind)
-$$;
+create function {f}.next_due_record(p_now bigint, p_seen bigint, p_kinds jsonb) returns text language plpgsql stable as $$
+begin
+    return coalesce({f}.earliest_due(p_kinds)::text, 'null');
+end $$;
 
 create function {f}.find_record(p_now bigint, p_seen bigint, p_kind text, p_record_id text) returns text
 language sql stable as $$
