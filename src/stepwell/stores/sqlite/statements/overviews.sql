@@ -140,14 +140,14 @@ order by seq;
 
 -- name: list_entries
 -- The entries are in the order of their places: all of a run are looked at, but only the columns of a page are read.
-select seq, location, kind, status, value, at, took, attempts, undo
+select seq, location, kind, status, value, at, took, attempts, undo, fingerprint
 from stepwell_entries
 where run = :run and seq > :after
 order by seq
 limit :limit;
 
 -- name: find_entries
-select seq, location, kind, status, value, at, took, attempts, undo
+select seq, location, kind, status, value, at, took, attempts, undo, fingerprint
 from stepwell_entries
 where run = :run and seq in (select value from json_each(:seqs))
 order by seq;
