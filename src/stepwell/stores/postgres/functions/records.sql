@@ -440,16 +440,21 @@ begin
     return false;
 end $$;
 
--- Write the record of a change. The outcome is null if it is written; else it is the answer.
-create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile as $$
+-- Write the record of a change. The outcome is null if it is written; else it is the answer. Its plans are made once: the
+-- server believes that a plan for a few known labels is better, and would plan every change again.
+create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile
+set plan_cache_mode = force_generic_plan as $$
 declare
     v_new jsonb := c->{RecordChange.record};
-    v_due_at bigint := case when (v_new->>{NewRecord.is_open})::boolean then (v_new->>{NewRecord.due_at})::bigint end;
+    v_is_open boolean := (v_new->>{NewRecord.is_open})::boolean;
+    v_due_at bigint := case when v_is_open then (v_new->>{NewRecord.due_at})::bigint end;
     v_expected bigint := (c->>{RecordChange.expected})::bigint;
-    v_labels text[] := array(select jsonb_array_elements_text(v_new->{NewRecord.labels}));
+    v_labels text[];  -- null: those that it has
+    v_none text;
     r record;
 begin
-    select number, version, state, labels, is_open, due_at into r
+    select number, version, state, labels, is_open, due_at, to_jsonb(labels) = v_new->{NewRecord.labels} as has_same_labels
+    into r
     from {t}.records where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id};
     if r.version > v_expected then
         if {f}.has_changed(r.number, v_expected, c->>{RecordChange.change_id}) then
@@ -461,27 +466,30 @@ begin
     elsif r.number is null then
         perform {f}.insert_record(p_now, v_new, null, null, c->{RecordChange.events}, c->>{RecordChange.change_id});
         return null;
-    end if;
-    update {t}.records
-    set version = v_expected + 1, state = v_new->>{NewRecord.state}, labels = v_labels, due_at = v_due_at,
-        is_open = (v_new->>{NewRecord.is_open})::boolean, end_state = v_new->>{NewRecord.end_state},
-        body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = greatest(p_now, updated_at)
-    where number = r.number;
-    if r.labels <> v_labels then
+    elsif not r.has_same_labels then
+        v_labels := {f}.texts(v_new->{NewRecord.labels});
         delete from {t}.record_labels
         where kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number;
-        perform {f}.enter_labels(r.number, v_new->>{NewRecord.kind}, v_new->{NewRecord.labels},
-            (v_new->>{NewRecord.is_open})::boolean, v_new->>{NewRecord.state}, v_due_at);
-    elsif cardinality(v_labels) > 0 then
-        update {t}.record_labels
-        set is_open = (v_new->>{NewRecord.is_open})::boolean, state = v_new->>{NewRecord.state}, due_at = v_due_at
-        where kind = v_new->>{NewRecord.kind} and label = any (v_labels) and is_open = r.is_open and number = r.number
-            and (is_open, state, due_at)
-                is distinct from ((v_new->>{NewRecord.is_open})::boolean, v_new->>{NewRecord.state}, v_due_at);
+        perform {f}.enter_labels(
+            r.number, v_new->>{NewRecord.kind}, v_new->{NewRecord.labels}, v_is_open, v_new->>{NewRecord.state}, v_due_at
+        );
     end if;
-    perform {f}.append_record_events(
+    with written as (
+        update {t}.records
+        set version = v_expected + 1, state = v_new->>{NewRecord.state}, labels = coalesce(v_labels, labels),
+            due_at = v_due_at, is_open = v_is_open, end_state = v_new->>{NewRecord.end_state},
+            body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = greatest(p_now, updated_at)
+        where number = r.number
+    )
+    update {t}.record_labels
+    set is_open = v_is_open, state = v_new->>{NewRecord.state}, due_at = v_due_at
+    where v_labels is null
+        and (r.is_open, r.state, r.due_at) is distinct from (v_is_open, v_new->>{NewRecord.state}, v_due_at)
+        and kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number;
+    -- Assigned, not performed: see `begin_at`.
+    v_none := {f}.append_record_events(
         p_now, r.number, v_expected + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
-    );
+    )::text;
     if v_due_at < r.due_at or v_due_at is not null and r.due_at is null then
         perform {f}.hint('due', '');
     end if;
@@ -532,7 +540,14 @@ declare
     c jsonb;
     v_made record;
     v_changed text[] := '{}';
+    v_answer text;
 begin
+    if jsonb_array_length(p_changes) = 1 and p_claimant is null then
+        v_answer := {f}.change_single(p_now, p_seen, p_changes->0);
+        if v_answer is not null then
+            return v_answer;
+        end if;
+    end if;
     perform {f}.lock_changes(p_changes);
     v_now := {f}.begin_at(p_now, p_seen);
     q := {f}.offer(v_now, p_claimant);
