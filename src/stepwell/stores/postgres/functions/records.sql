@@ -440,10 +440,8 @@ begin
     return false;
 end $$;
 
--- Write the record of a change. The outcome is null if it is written; else it is the answer. Its plans are made once: the
--- server believes that a plan for a few known labels is better, and would plan every change again.
-create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile
-set plan_cache_mode = force_generic_plan as $$
+-- Write the record of a change. The outcome is null if it is written; else it is the answer.
+create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile as $$
 declare
     v_new jsonb := c->{RecordChange.record};
     v_is_open boolean := (v_new->>{NewRecord.is_open})::boolean;
@@ -453,9 +451,11 @@ declare
     v_none text;
     r record;
 begin
-    select number, version, state, labels, is_open, due_at, to_jsonb(labels) = v_new->{NewRecord.labels} as has_same_labels
+    select number, version, state, labels, is_open, due_at, greatest(p_now, updated_at) as now,
+        to_jsonb(labels) = v_new->{NewRecord.labels} as has_same_labels
     into r
-    from {t}.records where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id};
+    from {t}.records where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id}
+    for no key update;
     if r.version > v_expected then
         if {f}.has_changed(r.number, v_expected, c->>{RecordChange.change_id}) then
             return '["changed",' || (v_expected + 1) || ',[],[],[]]';
@@ -478,7 +478,7 @@ begin
         update {t}.records
         set version = v_expected + 1, state = v_new->>{NewRecord.state}, labels = coalesce(v_labels, labels),
             due_at = v_due_at, is_open = v_is_open, end_state = v_new->>{NewRecord.end_state},
-            body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = greatest(p_now, updated_at)
+            body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = r.now
         where number = r.number
     )
     update {t}.record_labels
@@ -488,7 +488,7 @@ begin
         and kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number;
     -- Assigned, not performed: see `begin_at`.
     v_none := {f}.append_record_events(
-        p_now, r.number, v_expected + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
+        r.now, r.number, v_expected + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
     )::text;
     if v_due_at < r.due_at or v_due_at is not null and r.due_at is null then
         perform {f}.hint('due', '');
@@ -532,8 +532,10 @@ begin
         || '],' || v_started::text || ',[' || array_to_string(v_claimed, ',') || ']]';
 end $$;
 
+-- Its plans are made once: the server believes that a plan for a few known labels is better, and would plan every change
+-- again, which takes longer than the change.
 create function {f}.change_records(p_now bigint, p_seen bigint, p_changes jsonb, p_claimant jsonb) returns text
-language plpgsql volatile as $$
+language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
     v_now bigint;
     q {f}.quota;

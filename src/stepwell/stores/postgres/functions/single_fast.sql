@@ -106,10 +106,8 @@ end $$;
 
 -- `change_records` for one change of a record that sends one signal to a waiting run, which nobody claims with it; null if
 -- this does not apply.
-create function {f}.change_single(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile
-set plan_cache_mode = force_generic_plan as $$
+create function {f}.change_single(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile as $$
 declare
-    v_new jsonb := c->{RecordChange.record};
     v_signal jsonb := c->{RecordChange.signals}->0;
     v_made bigint := (c->>{RecordChange.expected})::bigint + 1;
     v_now bigint;
@@ -124,16 +122,13 @@ begin
     then
         return null;
     end if;
-    -- The locks of `lock_changes`, in its order.
+    -- The run is locked before the record, as in `lock_changes`.
     select id, run_id into v_run, v_run_id
     from {t}.runs where run_id = v_signal->>{NewSignal.target} and status = 'waiting' and owner is null
     for no key update;
     if not found then
         return null;
     end if;
-    perform 1 from {t}.records
-    where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id}
-    for no key update;
     v_now := {f}.begin_at(p_now, p_seen);
     v_answer := {f}.write_change(v_now, c);
     if v_answer is not null then
