@@ -112,10 +112,9 @@ declare
     v_made bigint := (c->>{RecordChange.expected})::bigint + 1;
     v_now bigint;
     v_answer text;
-    v_run bigint;
-    v_run_id text;
     v_sent bigint;
     v_none text;
+    r record;
 begin
     if v_made = 1 or jsonb_array_length(c->{RecordChange.signals}) <> 1 or c->{RecordChange.starts} <> '[]'
         or v_signal->>{NewSignal.dedup_key} is not null
@@ -123,10 +122,9 @@ begin
         return null;
     end if;
     -- The run is locked before the record, as in `lock_changes`.
-    select id, run_id into v_run, v_run_id
-    from {t}.runs where run_id = v_signal->>{NewSignal.target} and status = 'waiting' and owner is null
-    for no key update;
-    if not found then
+    select id, run_id, status, owner into r
+    from {t}.runs where run_id = v_signal->>{NewSignal.target} for no key update;
+    if r.id is null or r.status <> 'waiting' or r.owner is not null then
         return null;
     end if;
     v_now := {f}.begin_at(p_now, p_seen);
@@ -136,11 +134,11 @@ begin
     end if;
     with sent as (
         insert into {t}.signals (signal_id, run, name, payload, sent_at, asks)
-        select v_signal->>{NewSignal.signal_id}, v_run, v_signal->>{NewSignal.name},
+        select v_signal->>{NewSignal.signal_id}, r.id, v_signal->>{NewSignal.name},
             {f}.unb64(v_signal->>{NewSignal.payload}), v_now, (v_signal->>{NewSignal.asks})::boolean
         where exists (
             select 1 from {t}.waits
-            where run = v_run and kind = 'signal' and (
+            where run = r.id and kind = 'signal' and (
                 cardinality(names) = 0 and left(v_signal->>{NewSignal.name}, 1) <> '~'
                 or v_signal->>{NewSignal.name} = any (names)
             )
@@ -150,14 +148,14 @@ begin
     ),
     woken as (
         update {t}.runs set wake_at = v_now
-        where id = v_run and (wake_at is null or wake_at > v_now) and exists (select 1 from sent)
+        where id = r.id and (wake_at is null or wake_at > v_now) and exists (select 1 from sent)
     )
     select number into v_sent from sent;
     if v_sent is null then
         select '[' || delivered::text || ']' into v_answer from {f}.deliver_surely(v_now, v_signal, '{}');
     else
-        v_none := {f}.hint('ready', v_run_id)::text;
-        v_answer := '[["delivered",' || to_json(v_run_id)::text || ',true]]';
+        v_none := {f}.hint('ready', r.run_id)::text;
+        v_answer := '[["delivered",' || to_json(r.run_id)::text || ',true]]';
     end if;
     return {f}.answer(v_now, '[["changed",' || v_made || ',' || v_answer || ',[],[]]]');
 end $$;
