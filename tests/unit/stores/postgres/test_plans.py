@@ -371,7 +371,7 @@ async def test_with_many_closed_records_every_call_uses_its_indexes_even_without
         assert {table for _, table in pool.sequential if table.startswith("record")} == set()
 
 
-async def test_a_session_that_began_before_the_first_record_finds_records_by_their_ids(url: str, opened: Opened) -> None:
+async def test_a_session_that_began_with_no_records_finds_them_by_their_ids(url: str, opened: Opened) -> None:
     store = await opened(url)
     tasks = [NewRecord("task", f"t{n}", "open", b"", labels=("a",)) for n in range(100)]
     await store.records.change([RecordChange(f"c{one.record_id}", 0, one, (NewRecordEvent("made"),)) for one in tasks])
