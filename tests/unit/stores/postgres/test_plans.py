@@ -384,7 +384,7 @@ async def test_a_session_that_began_with_no_records_finds_them_by_their_ids(url:
         rows = connection.execute(
             "select indexrelname, idx_tup_read from pg_stat_user_indexes where relname = 'records' and idx_scan > 0"
         )
-        read = dict(rows.fetchall())
+        read: dict[str, int] = dict(rows.fetchall())
     assert read.keys() <= {"records_pkey", "records_kind_record_id_key"}
     assert 0 < read["records_kind_record_id_key"] < 1_000
 
