@@ -1,7 +1,7 @@
--- The fast path for a single simple request: one run that starts, gets a signal that it waits for, or
--- completes, or one record that changes and signals a run. Each
--- function does what the general transition would do, with fewer statements. If the request turns out not to be simple,
--- the general transition runs in the same transaction; nothing is written before that is known.
+-- The fast path for a single simple request: one run that starts, gets a signal that it waits for, or completes, or one
+-- record whose change signals a waiting run. Each function does what the general transition would do, with fewer
+-- statements. If the request turns out not to be simple, the general transition runs in the same transaction; nothing is
+-- written before that is known.
 
 -- The worker of a claimant that may take another run of this definition, if no run could be more urgent.
 create function {f}.find_taker(p_now bigint, p_claimant jsonb, p_definition text, p_priority bigint) returns bigint
@@ -123,7 +123,7 @@ begin
     end if;
     -- The run is locked before the record, as in `lock_changes`.
     select id, run_id, status, owner into r
-    from {t}.runs where run_id = v_signal->>{NewSignal.target} for no key update;
+    from {t}.runs where run_id = v_signal->>{NewSignal.target} and status <> 'continued' for no key update;
     if r.id is null or r.status <> 'waiting' or r.owner is not null then
         return null;
     end if;
@@ -152,6 +152,7 @@ begin
     )
     select number into v_sent from sent;
     if v_sent is null then
+        -- It waits for another signal, or the signal is known.
         select '[' || delivered::text || ']' into v_answer from {f}.deliver_surely(v_now, v_signal, '{}');
     else
         v_none := {f}.hint('ready', r.run_id)::text;
