@@ -7,17 +7,18 @@ from typing import Any
 
 import msgspec
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.carried import encode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
-from stepwell.ids import COMPENSATES, CONTINUED, derived_run_id
+from stepwell.ids import COMPENSATES, CONTINUED, RunId, derived_run_id, hashed
 from stepwell.model.commits import BeginRollback, End, Move, Pause
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, is_rollback, record_failure
 from stepwell.model.locations import ROOT, undo
+from stepwell.model.run_retries import delay_of_next, first_attempt, retry_of
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
 from stepwell.replay.carried_undos import Carrier, check_findable
@@ -133,7 +134,9 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
         if turn.is_diverged_early:
             turn.journal.forget_pending()  # what the diverged code recorded does not belong to the run
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
-    return _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
+    return (
+        _conclude_rollback(turn, workflow) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
+    )
 
 
 def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
@@ -144,7 +147,7 @@ def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     request = _request_in(error)
     if request is not None:
         return _continued(turn, workflow, request)
-    return failed(turn, error)
+    return failed(turn, workflow, error)
 
 
 def _request_in(error: BaseException) -> ContinueAsNew | None:
@@ -154,8 +157,8 @@ def _request_in(error: BaseException) -> ContinueAsNew | None:
     return error if isinstance(error, ContinueAsNew) else None
 
 
-def failed(turn: Turn, error: BaseException) -> Move:
-    """How a failed run ends: at once, or through its compensations."""
+def failed(turn: Turn, workflow: Workflow[Any, Any], error: BaseException) -> Move:
+    """How a failed run ends: at once, or through its compensations; and whether it is tried again after that."""
     failure, floor = _describe(turn, error), 0
     line = _line_of(error)
     if line is not None:
@@ -163,10 +166,10 @@ def failed(turn: Turn, error: BaseException) -> Move:
             floor = checkpoint_floor(turn.journal, line)
         except CheckpointMissingError as missing:
             failure = record_failure(missing)
-    stored = encode_failure(failure)
+    failure = _planned(turn, workflow, error, failure)
     if left_to_undo(turn.journal, floor):
-        return BeginRollback("failed", stored, floor)
-    return End(RunStatus.FAILED, failure=stored)
+        return BeginRollback("failed", encode_failure(failure), floor)
+    return _ended(turn, workflow, RunStatus.FAILED, failure)
 
 
 def _line_of(error: BaseException) -> str | None:
@@ -210,7 +213,7 @@ def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
     except StoreError as error:
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
-        return failed(turn, error)
+        return failed(turn, workflow, error)
     return End(RunStatus.COMPLETED, output=output)
 
 
@@ -226,7 +229,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
     except StoreError as error:
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
-        return failed(turn, error)
+        return failed(turn, workflow, error)
     names: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     if request.keeps_undos:
@@ -236,12 +239,53 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         except StoreError as error:
             return Pause(encode_failure(record_failure(error)))
         except StepwellError as error:
-            return failed(turn, error)
-    now = described(turn)
-    successor = NewRun(
+            return failed(turn, workflow, error)
+    successor = _successor(turn, run_id, following.name, following.version, stored, headers)
+    successor = successor._replace(discards=following.discards)
+    return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
+
+
+def _planned(turn: Turn, workflow: Workflow[Any, Any], error: BaseException, failure: FailureRecord) -> FailureRecord:
+    """The failure, with when the next attempt begins, if there is one."""
+    if workflow.retry is None and turn.run.retry is None:
+        return failure
+    chance = int.from_bytes(hashed(f"{turn.run.run_id} attempt")[:4], "big") / (1 << 32)
+    try:
+        delay = delay_of_next(workflow.retry, turn.run, error, failure, chance)
+    except Exception as broken:  # noqa: BLE001  a function of the policy
+        return record_failure(broken)
+    return msgspec.structs.replace(failure, retry_in=delay)
+
+
+def _ended(turn: Turn, workflow: Workflow[Any, Any] | None, status: RunStatus, failure: FailureRecord) -> Move:
+    """The end of a failed run: permanently, or with a successor that is its next attempt."""
+    run, delay = turn.run, failure.retry_in
+    if delay is None or (run.deadline_at is not None and turn.now + delay >= run.deadline_at):
+        return End(status, failure=encode_failure(msgspec.structs.replace(failure, retry_in=None)))
+    own, state = None if workflow is None else workflow.retry, retry_of(run)
+    policy = own if state.policy is None else state.policy.retry
+    run_id = derived_run_id(run.run_id, CONTINUED)
+    place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+    try:
+        headers = encode_headers(turn.codec, turn.headers, workflow=run.workflow, run_id=run_id)
+        stored = turn.codec.rebind(run.input, place=place, to=place._replace(row=Row(run_id, "", "input")))
+    except StoreError as error:
+        return Pause(encode_failure(_with_own(turn, record_failure(error))))
+    successor = _successor(turn, run_id, run.workflow, run.version, stored, headers)._replace(
+        delay=Span(delay),
+        discards=workflow is not None and workflow.discards,
+        retry=state.following(run, None if policy is None else policy.max_attempts, failure).stored,
+    )
+    return End(RunStatus.CONTINUED, failure=encode_failure(failure), successor=successor)
+
+
+def _successor(turn: Turn, run_id: RunId, workflow: str, version: int, stored: bytes, headers: bytes | None) -> NewRun:
+    """The run that follows this one, described as this one is now."""
+    run, now = turn.run, described(turn)
+    return NewRun(
         run_id,
-        following.name,
-        following.version,
+        workflow,
+        version,
         stored,
         run.key,
         run.parent,
@@ -249,21 +293,23 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         tags=now.tags or (),
         deadline_at=run.deadline_at,
         max_suspend=run.max_suspend,
-        discards=following.discards,
         title=now.title or None,
         started_by=run.started_by,
         attributes=now.attributes,
         headers=headers,
+        retry=first_attempt(run.retry),
     )
-    return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
 
 
-def _conclude_rollback(turn: Turn) -> Move:
+def _conclude_rollback(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """The end of a rollback. If it is incomplete, the run's own failure is kept inside the failure of the undo."""
     error, own = turn.error, _own_failure(turn)
     if error is None:
-        status = RunStatus.CANCELLED if turn.run.cause == "cancelled" else RunStatus.COMPENSATED
-        return End(status, failure=encode_failure(own) if own is not None else None)
+        if turn.run.cause == "cancelled":
+            return End(RunStatus.CANCELLED, failure=encode_failure(own) if own is not None else None)
+        if own is None:
+            return End(RunStatus.COMPENSATED)
+        return _ended(turn, workflow, RunStatus.COMPENSATED, own)
     failure = error.failure if isinstance(error, UndoFailed) else record_failure(error)
     return End(RunStatus.COMPENSATION_FAILED, failure=encode_failure(_with_own(turn, failure)))
 

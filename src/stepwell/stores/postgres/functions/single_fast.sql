@@ -53,9 +53,9 @@ begin
         headed as (
             insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from made
         )
-        insert into {t}.payloads (run, input, tags, title, started_by, headers)
+        insert into {t}.payloads (run, input, tags, title, started_by, headers, retry)
         select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
-            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers})
+            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}), p_new->>{NewRun.retry}
         from made
         returning run into v_run;
         if p_new->{NewRun.attributes} <> '[]' and v_run is not null then
