@@ -11,6 +11,7 @@ from stepwell import Context, Engine, Retry, StepFailed, SyncEngine, codec, step
 from stepwell.codec import NotStored
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.flows import flow, flow_step, http_step
+from stepwell.ids import RunId
 from stepwell.views import RunView
 
 
@@ -54,7 +55,7 @@ async def sharing(ctx: Context, parts: int) -> int:
 async def tried(ctx: Context, left: int) -> str:
     assert_type(ctx.attempt, int)
     assert_type(await ctx.child(tried, left, retry=Retry(initial="1m")), str)
-    assert_type(await ctx.start(tried, left, retry=Retry()), str)
+    assert_type(await ctx.start(tried, left, retry=Retry()), RunId)
     return ""
 
 

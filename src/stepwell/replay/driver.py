@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -14,7 +14,7 @@ from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
 from stepwell.ids import COMPENSATES, CONTINUED, RunId, derived_run_id, hashed
-from stepwell.model.commits import BeginRollback, End, Move, Pause
+from stepwell.model.commits import BeginRollback, End, Move, Pause, Release
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, is_rollback, record_failure
 from stepwell.model.locations import ROOT, undo
@@ -36,6 +36,7 @@ from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.turn import Turn
+from stepwell.replay.unread_signals import publish_unread
 from stepwell.replay.workflows import Workflow
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -210,11 +211,28 @@ def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
     place = Place(turn.run.workflow, "", "the result", row=Row(turn.run.run_id, "", "output"))
     try:
         output, _ = turn.codec.settle(turn.value, workflow.output_hint, place=place)
+        looked_at = publish_unread(turn) if workflow.mailbox.unread == "topic" else 0
     except StoreError as error:
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
         return failed(turn, workflow, error)
-    return End(RunStatus.COMPLETED, output=output)
+    match workflow.mailbox.unread:
+        case "continue":
+            return End(RunStatus.COMPLETED, output=output, unread_above=0)
+        case "topic":
+            return End(RunStatus.COMPLETED, output=output, unread_above=looked_at)
+        case "dead_letter" | "discard":
+            return End(RunStatus.COMPLETED, output=output)
+        case _ as never:
+            assert_never(never)
+
+
+def read_on(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
+    """What a run does instead of completing, because signals wait that it has not read."""
+    if workflow.mailbox.unread == "topic":
+        return Release()  # it is claimed at once, with these signals, and completes again
+    successor = _once_more(turn, workflow)
+    return successor if isinstance(successor, Pause) else End(RunStatus.CONTINUED, successor=successor)
 
 
 def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew) -> Move:
@@ -264,19 +282,25 @@ def _ended(turn: Turn, workflow: Workflow[Any, Any] | None, status: RunStatus, f
         return End(status, failure=encode_failure(msgspec.structs.replace(failure, retry_in=None)))
     own, state = None if workflow is None else workflow.retry, retry_of(run)
     policy = own if state.policy is None else state.policy.retry
-    run_id = derived_run_id(run.run_id, CONTINUED)
+    successor = _once_more(turn, workflow)
+    if isinstance(successor, Pause):
+        return successor
+    attempt = state.following(run, None if policy is None else policy.max_attempts, failure)
+    successor = successor._replace(delay=Span(delay), retry=attempt.stored)
+    return End(RunStatus.CONTINUED, failure=encode_failure(failure), successor=successor)
+
+
+def _once_more(turn: Turn, workflow: Workflow[Any, Any] | None) -> NewRun | Pause:
+    """The run that does the same again, with the same input."""
+    run, run_id = turn.run, derived_run_id(turn.run.run_id, CONTINUED)
     place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
     try:
         headers = encode_headers(turn.codec, turn.headers, workflow=run.workflow, run_id=run_id)
         stored = turn.codec.rebind(run.input, place=place, to=place._replace(row=Row(run_id, "", "input")))
     except StoreError as error:
         return Pause(encode_failure(_with_own(turn, record_failure(error))))
-    successor = _successor(turn, run_id, run.workflow, run.version, stored, headers)._replace(
-        delay=Span(delay),
-        discards=workflow is not None and workflow.discards,
-        retry=state.following(run, None if policy is None else policy.max_attempts, failure).stored,
-    )
-    return End(RunStatus.CONTINUED, failure=encode_failure(failure), successor=successor)
+    successor = _successor(turn, run_id, run.workflow, run.version, stored, headers)
+    return successor._replace(discards=workflow is not None and workflow.discards)
 
 
 def _successor(turn: Turn, run_id: RunId, workflow: str, version: int, stored: bytes, headers: bytes | None) -> NewRun:

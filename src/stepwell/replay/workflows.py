@@ -219,6 +219,9 @@ def workflow(
     `version`: new runs take the newest version that the engine knows, and runs keep the version they began with.
     `unread`: what happens to signals that a run leaves in its mailbox when it ends. "dead_letter" keeps them for
         `engine.signals.list_unread`. "discard" drops them, except the signals of a failed run, which may be retried.
+        "continue" continues as new, with the same input, instead of completing: the next run gets the signals. "topic"
+        publishes each as an event of the topic with its name, for one run, which the topic keeps for 7 days. A run that
+        fails or is cancelled keeps them as with "dead_letter".
     `signals`: all signals that may be sent to its runs. An engine that knows the workflow rejects any other name, and
         checks the payload of a plain name against the type declared here.
     `schedule`: when to start it, such as `cron("0 6 * * 1-5", tz="Europe/Berlin")`, `every("5m")` or `at(...)`; several
