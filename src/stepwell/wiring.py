@@ -137,7 +137,7 @@ class Engine:
         self._routes = Routes(described.sinks, lifecycle=described.lifecycle)
         self._hooks = described.hooks
         self._backend = backend = Backend(
-            environment, store, registry, codec_of(described, store), self._routes.announce
+            environment, store, registry, codec_of(described, store), self._routes.announce, self._settings.signals_max
         )
         self._results = Results(store)
         self._serves = (

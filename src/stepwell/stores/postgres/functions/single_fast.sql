@@ -73,6 +73,7 @@ create function {f}.deliver_single(p_now bigint, p_new jsonb, p_claimant jsonb) 
 declare
     v_name text := p_new->>{NewSignal.name};
     v_owner bigint;
+    v_pending bigint;
     r record;
 begin
     if p_claimant is null or p_new->>{NewSignal.dedup_key} is not null then
@@ -93,6 +94,10 @@ begin
     ) then
         return null;
     end if;
+    v_pending := {f}.count_signals(p_new, r.id, null);
+    if v_pending >= (p_new->>{NewSignal.pending_max})::bigint then
+        return null;
+    end if;
     insert into {t}.signals (signal_id, run, name, payload, sent_at, asks)
     values (p_new->>{NewSignal.signal_id}, r.id, v_name, {f}.unb64(p_new->>{NewSignal.payload}), p_now,
         (p_new->>{NewSignal.asks})::boolean)
@@ -100,7 +105,7 @@ begin
     if not found then
         return null;
     end if;
-    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
+    return '[[["delivered",' || to_json(r.run_id)::text || ',true,' || coalesce(v_pending + 1, 0) || ']],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
 end $$;
 
 -- `apply` for one commit that completes its run and has otherwise only entries and at most one consumed signal. Only

@@ -169,3 +169,9 @@ where s.run = :run and s.payload is not null and s.refused is null and s.number 
 
 -- name: find_received
 select number from stepwell_signals where run = :run and payload is null limit 1;
+
+-- name: count_pending
+select count(*) from (select 1 from stepwell_signals where run = :at and payload is not null limit :max);
+
+-- name: count_held
+select count(*) from (select 1 from stepwell_signals where key = :at limit :max);
