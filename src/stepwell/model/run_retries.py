@@ -7,6 +7,7 @@ next attempt: so everything that follows a chain of runs follows attempts, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +29,7 @@ from stepwell.errors.records import FailureRecord
 from stepwell.ids import RunId
 from stepwell.model.retries import Retry
 from stepwell.model.runs import Previous, Run
+from stepwell.model.starts import check_options
 
 _ERROR_MAX: Final = 300  # characters that are kept of the failure of the attempt before
 _RETRY_AFTER: Final = f"{RetryAfter.__module__}.{RetryAfter.__qualname__}"
@@ -143,10 +145,8 @@ def first_attempt(stored: str | None) -> str | None:
 def read_retry(retry: Any, where: str) -> str:
     """The policy of a start as it is stored. Raises `InvalidOptionError` unless it is a `Retry`, or its fields."""
     if isinstance(retry, Mapping):
-        try:
-            retry = Retry(**retry)
-        except TypeError:
-            retry = None
+        check_options(retry, (one.name for one in fields(Retry)), "retry")
+        retry = Retry(**retry)
     if not isinstance(retry, Retry):
         raise InvalidOptionError(
             f"retry is {retry!r:.80}",
