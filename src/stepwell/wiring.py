@@ -137,7 +137,7 @@ class Engine:
         self._routes = Routes(described.sinks, lifecycle=described.lifecycle)
         self._hooks = described.hooks
         self._backend = backend = Backend(
-            environment, store, registry, codec_of(described, store), self._routes.announce
+            environment, store, registry, codec_of(described, store), self._routes.announce, self._settings.signals_max
         )
         self._results = Results(store)
         self._serves = (
@@ -209,6 +209,9 @@ class Engine:
 
         A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
         run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `retry=Retry(max_attempts=5, initial="1m")` tries the whole run again if it fails, after its steps were undone.
+        Each attempt is a run with the same key, and the handle, `result` and `status` by key follow to the last one.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does

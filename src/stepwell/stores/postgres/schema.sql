@@ -130,7 +130,8 @@ create table {t}.payloads (
     tags json not null,
     title text,
     started_by text collate "C",
-    headers bytea
+    headers bytea,
+    retry text
 );
 
 -- Most runs have no tags, and are not in this index.
