@@ -613,6 +613,10 @@ class Engine:
             found.append(Alerter(self.alerts))
         if self.retention.policy is not None:
             found.append(Pruner(self.retention, self._is_busy))
+        if self._backend.store.upkeep() is not None:
+            from stepwell.services.tidier import Tidier
+
+            found.append(Tidier(self.retention.tidy))
         return found
 
     def _is_busy(self) -> bool:
