@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
 from stepwell.environment import system_environment
 from stepwell.errors import SchemaMissingError
@@ -52,7 +52,7 @@ async def test_functions_of_an_old_release_stay_until_its_sessions_and_workers_a
 ) -> None:
     with old_release(monkeypatch):
         theirs = await opened(postgres_url)
-        await theirs.workers.register(NewWorker(Incarnation("w1"), "w", 3_600 * SECOND, ("flow@1",)))
+        await theirs.workers.register(NewWorker(Incarnation("w1"), "w", Span(3_600 * SECOND), ("flow@1",)))
     assert migrate(postgres_url, is_plan=False).dropped == ()  # a session and a worker use them
 
     await theirs.close()

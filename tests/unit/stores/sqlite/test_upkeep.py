@@ -9,7 +9,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from stepwell.clock import SECOND
+from stepwell.clock import SECOND, Span
 from stepwell.conformance.scene import new_run
 from stepwell.environment import Environment
 from stepwell.errors import SchemaMissingError, StoreInUseError, StoreNotWritableError
@@ -60,7 +60,7 @@ async def test_rows_are_counted_as_they_are(open_store: OpenStore, file: Path, e
     connection = apsw.Connection(str(file))
     counted = {}
     for table in ("runs", "payloads", "entries", "clock", "meta", "definitions"):
-        counted[table] = connection.execute(f"select count(*) from stepwell_{table}").fetchone()[0]
+        [(counted[table],)] = connection.execute(f"select count(*) from stepwell_{table}").fetchall()
     names = "insert into stepwell_names select r.id, n.value, 'n' from stepwell_runs as r, json_each('[1,2,3]') as n"
     connection.execute(names)
     connection.close()
@@ -98,7 +98,7 @@ async def test_a_file_with_live_workers_is_not_rewritten(
     open_store: OpenStore, file: Path, environment: Environment, clock: ManualClock
 ) -> None:
     store = await open_store()
-    await store.workers.register(NewWorker(Incarnation("w1"), "ann", 60 * SECOND, ("flow@1",)))
+    await store.workers.register(NewWorker(Incarnation("w1"), "ann", Span(60 * SECOND), ("flow@1",)))
     before = content(file)
 
     with pytest.raises(StoreInUseError, match="ann") as refused:
