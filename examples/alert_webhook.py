@@ -74,7 +74,7 @@ async def main() -> None:
         app = App(database, workflows=[order], alerts=RULES, sinks=[webhook])
         async with Engine(app) as engine:
             message = await asyncio.wait_for(heard.get(), 30)
-            print(f"heard: {message['data']['alert']}: {message['data']['rule']}")
+            print(f"heard: {message['payload']['alert']}: {message['payload']['rule']}")
             await engine.alerts.acknowledge("orders fail", by="ann", note="the card API is down")
             shown = await engine.alerts.get("orders fail")
             print(f"{shown.name} is {shown.state}, seen by {shown.seen_by}: {shown.note}")
