@@ -73,7 +73,8 @@ async def main() -> None:
         webhook = Webhook(url, secret=SECRET, events="stepwell.alert.*", allow_http=True, allow_private=True)
         app = App(database, workflows=[order], alerts=RULES, sinks=[webhook])
         async with Engine(app) as engine:
-            message = await asyncio.wait_for(heard.get(), 30)
+            async with asyncio.timeout(30):
+                message = await heard.get()
             print(f"heard: {message['payload']['alert']}: {message['payload']['rule']}")
             await engine.alerts.acknowledge("orders fail", by="ann", note="the card API is down")
             shown = await engine.alerts.get("orders fail")

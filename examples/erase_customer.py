@@ -35,7 +35,6 @@ async def sell(ctx: Context, order: Order) -> str:
 
 @workflow
 async def subscription(ctx: Context, order: Order) -> str:
-    ctx.set_attributes(customer=order.customer)
     await ctx.receive("cancel")
     return "ended"
 
@@ -44,14 +43,13 @@ async def main() -> None:
     async with Engine("memory://", workflows=[sell, ship, subscription]) as engine:
         for customer, address in ((42, "Ann, Lamp Street 1"), (7, "Bob, Moon Road 2"), (42, "Ann, Lamp Street 1")):
             await (await engine.start(sell, Order(customer, address))).result()
-        running = await engine.start(subscription, Order(42, "Ann, Lamp Street 1"), key="subscription-42")
-        while (await running.status()).status != "waiting":
-            await asyncio.sleep(0.01)
+        order, whose = Order(42, "Ann, Lamp Street 1"), {"customer": 42}
+        running = await engine.start(subscription, order, key="subscription-42", attributes=whose)
 
         plan = await engine.retention.erase("attr.customer:42", dry_run=True)
         print(f"{plan.matched} runs match; {plan.runs} would be erased with their children, {len(plan.left)} is active")
         await engine.signal("subscription-42", "cancel")
-        await running.result()
+        await running.result()  # a run that is active stays, and so does its tree
         done = await engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
         print(f"erased {done.runs} runs, {len(done.left)} left")
         print(f"other customers have {len(await engine.runs.list('workflow:sell'))} order")

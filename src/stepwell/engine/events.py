@@ -17,11 +17,7 @@ from stepwell.ids import EventId
 from stepwell.model.events import TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
 from stepwell.model.runs import check_text
 from stepwell.model.topics import Event, topic_of
-<<<<<<< HEAD
 from stepwell.replay.primitives.send import kept_for
-=======
-from stepwell.replay.primitives.send import kept_for
->>>>>>> work
 
 TRIES_MAX: Final = 20  # of an event whose triggers change meanwhile
 EVENT_ID_MAX = 500
@@ -98,11 +94,7 @@ class Events:
             encode_event(self._backend.codec, value, hint, topic=topic, event_id=event_id),
             facets_of(self._backend.codec, topic, value),
             deliver,
-<<<<<<< HEAD
             kept_for(retain),
-=======
-            kept_for(retain),
->>>>>>> work
         )
 
     # Last, because below it `list` is this method.
