@@ -21,6 +21,7 @@ from stepwell.engine.diagnosis import Diagnosis, Examination
 from stepwell.engine.error_groups import ErrorGroup
 from stepwell.engine.events import Events, KeptEventView
 from stepwell.engine.explanations import Explanation
+from stepwell.engine.footprint import Footprint
 from stepwell.engine.handles import Handle
 from stepwell.engine.histories import Histories, PublishedView, TreeView
 from stepwell.engine.holds import Holds
@@ -1392,6 +1393,14 @@ class SyncRetentions:
         stored by their hash are deleted by a later `prune`, a day after they were last used.
         """
         return self._portal.wait(self._inner.erase(where, by=by, reason=reason, dry_run=dry_run))
+
+    def footprint(self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None) -> Footprint:
+        """Where the bytes of the database are, how fast it grows, and what pruning by this retention, or that of the
+        app, would free. Reads the structure of all tables, which takes seconds for gigabytes; changes nothing.
+
+        Without a retention it may be a minute old: callers at about the same time share one.
+        """
+        return self._portal.wait(self._inner.footprint(retention, workflows=workflows))
 
 
 class SyncEngine:
