@@ -126,12 +126,12 @@ function actOf(parts: Parts, fitting: number | undefined): Act<Chosen> {
     plan: async (one) => outlookOf(parts.verb, name, await ask(parts.verb, one, {}, true), one),
     send: async (one, values) => {
       const options = parts.options?.(values) ?? {};
-      if (parts.isDangerous && isMany(one)) await confirm(parts.verb, one, text(values, "count"));
+      const counted = parts.isDangerous && isMany(one) ? await confirm(parts.verb, one, text(values, "count")) : one.runs.length;
       const bulk = await ask(parts.verb, one, options, false);
       one.done?.();
       changed("runs", "home", "errors", "bulk");
       return {
-        title: said.ordered(name, bulk.matched || one.runs.length),
+        title: said.ordered(name, bulk.matched || counted),
         text: said.orderedText,
         link: { href: to(`bulk/${encodeURIComponent(bulk.name ?? "")}`), text: words.show },
       };
@@ -149,11 +149,12 @@ function ask(verb: Verb, one: Chosen, options: Record<string, unknown>, isDryRun
   return send("post", "/api/bulks", { body: body as never, headers: isDryRun ? {} : { "idempotency-key": keyOf(one, body) } });
 }
 
-/** Raise `Problem` unless as many runs match now as somebody has typed. */
-async function confirm(verb: Verb, one: Chosen, typed: string): Promise<void> {
+/** How many runs match now. Raises `Problem` unless somebody has typed just this number. */
+async function confirm(verb: Verb, one: Chosen, typed: string): Promise<number> {
   const { matched } = await ask(verb, one, {}, true);
   if (typed.replace(/[\s\u202f,.]/g, "") !== String(matched))
     throw new Problem({ status: 409, title: said.miscounted(number(matched)), fix: said.miscountedFix });
+  return matched;
 }
 
 /** What an act would do to the runs that it finds. */
@@ -165,7 +166,7 @@ export function outlookOf(verb: Verb, name: string, plan: Bulk, one: Chosen): Ou
   const lines = (counts: [RunStatus, number][]) =>
     counts.map(([status, runs]) => {
       const shown = shownAs(status);
-      return { icon: looks[shown].icon, text: words.statuses[shown], note: number(runs) };
+      return { icon: looks[shown].icon, text: `${number(runs)} ${words.statuses[shown]}` };
     });
   const sum = (counts: [RunStatus, number][]) => counts.reduce((total, [, runs]) => total + runs, 0);
   const samples = plan.samples ?? [];
@@ -178,8 +179,7 @@ export function outlookOf(verb: Verb, name: string, plan: Bulk, one: Chosen): Ou
         title: said.samples,
         lines: samples.map((run) => ({
           icon: looks[shownAs(run.status)].icon,
-          text: run.key ?? run.run_id,
-          note: run.workflow,
+          text: `${run.key ?? run.run_id} · ${run.workflow}`,
         })),
         more: plan.matched - samples.length,
         none: said.noRun,

@@ -285,7 +285,7 @@ function ItemRow(props: { item: Item }) {
         )}
       </td>
       <td class="wrap">
-        <bdi>{item.why}</bdi>
+        {item.why ? <bdi>{item.why}</bdi> : item.outcome === "refused" && said.forbids}
       </td>
     </tr>
   );

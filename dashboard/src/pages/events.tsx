@@ -148,7 +148,7 @@ function Wide(props: { label: string; columns: string[]; heads: [string, string?
         <thead>
           <tr>
             {props.heads.map(([text, kind]) => (
-              <th key={text} class={kind ?? ""}>
+              <th key={text} class={kind === "vh" ? "" : (kind ?? "")}>
                 {kind === "vh" ? <span class="vh">{text}</span> : text}
               </th>
             ))}
@@ -197,7 +197,7 @@ function Signals(props: { label: string; signals: Signal[] }) {
 }
 
 function why(one: Signal): string {
-  if (one.is_held) return said.heldAbout;
+  if (one.is_held) return said.heldWhy;
   return one.reason ? said.refused(one.reason) : said.ended;
 }
 

@@ -33,6 +33,8 @@ const PAGE = 50;
 const READ_MAX = 500;
 const COUNT_EVERY_MS = 15_000;
 const LAST = "24h";
+/** How much of a wide table a column takes. */
+const COLUMN_REM = 11;
 
 interface UsualView {
   name: string;
@@ -125,7 +127,7 @@ function Found(props: { q: string; query: Record<string, string> }) {
   const change = (filter: string) => visit({ q: filter });
   const isFilterWrong = reading.problem.value?.code === "SW407" || reading.problem.value?.code === "SW803";
   const starts = startable(workflows).length > 0 ? [offer(start, startable(workflows))] : [];
-  const saves = q || query["columns"] ? [offer(saveView, { q, columns: query["columns"] ? columns.map((one) => one.name) : [...(view?.columns ?? [])], name: view?.name ?? "" })] : [];
+  const saves = (q || query["columns"]) && !isFilterWrong ? [offer(saveView, { q, columns: query["columns"] ? columns.map((one) => one.name) : [...(view?.columns ?? [])], name: view?.name ?? "" })] : [];
   const deletes = view ? [offer(deleteView, view)] : [];
   const onMany = useBulkOffers(selection, sortedBy(q, ""));
   const offers = [...onMany, ...starts, ...saves, ...deletes].filter(mayDo);
@@ -356,13 +358,20 @@ function Table(props: {
       if (run) selection.toggle(run);
     },
   });
+  const isWide = props.columns.length > FITTING;
   const isWhole = rows.length > 0 && rows.every(selection.has);
   return (
-    <table class="table cards" role="table" aria-label={words.nav.runs} ref={table}>
+    <table
+      class="table cards"
+      role="table"
+      aria-label={words.nav.runs}
+      ref={table}
+      {...(isWide ? { style: { minInlineSize: `${(props.columns.length + 1) * COLUMN_REM}rem` } } : {})}
+    >
       <colgroup>
         <col class="c-x" />
         {props.columns.map((one) => (
-          <col key={one.name} class={one.size ?? ""} />
+          <col key={one.name} class={one.size ?? (isWide ? "c-why" : "")} />
         ))}
       </colgroup>
       <thead role="rowgroup">

@@ -215,7 +215,7 @@ export function correctedFilter(problem: Problem, filter: string): string | unde
   const wrong = terms.findIndex((_, number) => isWrongTerm(problem, filter, number));
   const term = terms[wrong];
   if (!term) return undefined;
-  const isField = word.endsWith(":") || !term.field;
+  const isField = /no field/.test(problem.title);
   const fixed = isField ? `${term.isNegated ? "-" : ""}${word.replace(/:$/, "")}:${term.value}` : `${term.isNegated ? "-" : ""}${term.field}${word}`;
   return terms.map((one, number) => (number === wrong ? fixed : one.text)).join(" ");
 }
