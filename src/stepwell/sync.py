@@ -1235,6 +1235,12 @@ class SyncDiagnosis:
         """
         return self._portal.wait(self._inner.examine(is_quick=is_quick))
 
+    def examine_needs(self) -> Examination:
+        """What waits for a person, without the checks of the store: a page may ask again and again. It may be some
+        seconds old, as a quick examination.
+        """
+        return self._portal.wait(self._inner.examine_needs())
+
     def list_needs(self) -> list[Finding]:
         """A finding for each kind of thing that waits for a person: runs and events that no worker will move."""
         return self._portal.wait(self._inner.list_needs())

@@ -43,6 +43,8 @@ async def test_the_doctor_tells_what_needs_a_person_with_the_request_that_helps(
     assert example["why"]
     assert needs["changed code"]["filter"] == "status:paused"
     assert blind["store"] == []
+    only = (await any_desk.get("/api/doctor", params={"store": "false"})).json()
+    assert (only["store"], [one["check"] for one in only["needs"]]) == ([], [one["check"] for one in found["needs"]])
     assert blind["needs"] == found["needs"]
     quick, everything = ([one["check"] for one in each["store"]] for each in (found, whole))
     assert set(everything) - set(quick) <= {"integrity", "audit"}

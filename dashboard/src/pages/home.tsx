@@ -20,7 +20,9 @@ import { to, toRun } from "../place";
 import { shownAs, type Shown } from "../statuses";
 import { words } from "../words";
 
-const EVERY_MS = 10_000;
+const EVERY_MS = 5_000;
+/** Checks of the store cost more, and change seldom. */
+const STORE_EVERY_MS = 60_000;
 const DAY_EVERY_MS = 20_000;
 const DAY_BINS = 24;
 const NEXT_MAX = 4;
@@ -48,28 +50,32 @@ const PLACES = Object.keys(ORDER);
 async function readNeeds(signal: AbortSignal): Promise<Needs> {
   const [any, found] = await Promise.all([
     read("/api/runs", { query: { limit: 1, payloads: false } as never, signal }),
-    read("/api/doctor", { signal }),
+    read("/api/doctor", { query: { store: false } as never, signal }),
   ]);
-  const open = [...found.store, ...found.needs].filter((one) => one.verdict !== "ok");
+  const open = found.needs.filter((one) => one.verdict !== "ok");
   return {
     hasRuns: any.runs.length > 0,
     ofRuns: open
       .filter((one) => one.examples.length > 0 && one.check in ORDER)
       .sort((one, other) => PLACES.indexOf(one.check) - PLACES.indexOf(other.check)),
-    others: open
-      .filter((one) => one.examples.length === 0 || !(one.check in ORDER))
-      .sort((one, other) => Number(other.verdict === "fail") - Number(one.verdict === "fail")),
+    others: open.filter((one) => one.examples.length === 0 || !(one.check in ORDER)),
   };
+}
+
+async function readStore(signal: AbortSignal): Promise<Finding[]> {
+  return (await read("/api/doctor", { signal })).store.filter((one) => one.verdict !== "ok");
 }
 
 export default function Home() {
   const needs = useReading("home", readNeeds, EVERY_MS);
-  const found = needs.data.value;
+  const store = useReading("doctor store", readStore, STORE_EVERY_MS).data.value ?? [];
+  const needed = needs.data.value;
+  const found = needed && { ...needed, others: [...needed.others, ...store].sort(failuresFirst) };
   useHead(words.home.title, [{ text: words.nav.home }]);
   const offers = found?.ofRuns.flatMap((one) => one.examples.flatMap((example) => offerOf(example) ?? [])) ?? [];
   useEffect(() => {
     pageOffers.value = [...offers, ...(found?.others.flatMap((one) => one.advice.flatMap((advice) => actOf(advice) ?? [])) ?? [])].filter(mayDo);
-  }, [found]);
+  }, [needed, store]);
   if (!found)
     return (
       <>
@@ -109,6 +115,10 @@ export default function Home() {
       </div>
     </>
   );
+}
+
+function failuresFirst(one: Finding, other: Finding): number {
+  return Number(other.verdict === "fail") - Number(one.verdict === "fail");
 }
 
 /** What the server advises for one run, as a button with a short label. */

@@ -15,9 +15,12 @@ from stepwell.stores.base.diagnosis import Finding, Remedy, Verdict, worst
 
 
 class DoctorQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`whole` also runs the checks that read the whole file and the whole audit."""
+    """`whole` also runs the checks that read the whole file and the whole audit; `store=false` leaves out all checks of
+    the store.
+    """
 
     whole: bool = False
+    store: bool = True
 
 
 class ExampleBody(msgspec.Struct):
@@ -76,7 +79,9 @@ class RecoveredBody(msgspec.Struct):
 
 async def examine(call: Call) -> Reply:
     """What is wrong with the store, and what needs a person."""
-    found = await call.services.engine.diagnosis.examine(is_quick=not call.query.whole)
+    query: DoctorQuery = call.query
+    diagnosis = call.services.engine.diagnosis
+    found = await (diagnosis.examine(is_quick=not query.whole) if query.store else diagnosis.examine_needs())
     shown = found.of_store if call.caller.may(Permission.STEER) else ()
     store, needs = ([_body(one) for one in findings] for findings in (shown, found.needs))
     return Reply(DoctorBody(worst((*shown, *found.needs)), found.checked_at, found.is_quick, store, needs))
