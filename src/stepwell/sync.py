@@ -42,7 +42,16 @@ from stepwell.engine.reasons import Reason
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.reschedules import Rescheduled
-from stepwell.engine.retention import BackupNote, EraseReport, PruneReport, PruneRound, Retention, Retentions
+from stepwell.engine.retention import (
+    AHEAD_MAX,
+    BackupNote,
+    EraseReport,
+    PruneAhead,
+    PruneReport,
+    PruneRound,
+    Retention,
+    Retentions,
+)
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.schedule_views import (
@@ -690,6 +699,10 @@ class SyncSchedules:
     def next_of(self, limit: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
         """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
         return self._portal.wait(self._inner.next_of(limit, **times))
+
+    def words_of(self, **times: Unpack[ScheduleTimes]) -> str:
+        """Times that are no schedule yet, in words: "weekdays at 06:00, Europe/Berlin"."""
+        return self._inner.words_of(**times)
 
     def preview(self, name: str, since: datetime, until: datetime, *, limit: int = 1000) -> list[PreviewedTickView]:
         """Each tick from `since` on and before `until`: what became of it, or what will, and why. Changes nothing.
@@ -1364,6 +1377,12 @@ class SyncRetentions:
         self._portal = portal
         self._inner = inner
         self.policy = inner.policy
+
+    def look_ahead(self, retention: Retention | None = None, *, seen_max: int = AHEAD_MAX) -> PruneAhead:
+        """What a round would delete now, by this retention or by that of the app. It deletes nothing, and looks at the
+        runs that ended first, about `seen_max` of them. Raises `InvalidOptionError` like `begin`.
+        """
+        return self._portal.wait(self._inner.look_ahead(retention, seen_max=seen_max))
 
     def note_backup(self, target: str, size: int) -> None:
         """Note that this database was copied now, for `stepwell doctor`."""
