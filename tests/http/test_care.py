@@ -119,7 +119,7 @@ async def test_the_last_backup_is_shown_without_its_place_to_a_viewer(any_desk: 
 
 async def test_the_original_bytes_of_a_letter_are_as_they_came(any_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = any_desk
-    message = b'{"run": "\xc3\xa9", "pad": "' + b"x" * 300 + b'"}'
+    message = b'{"run": true, "who": "\xc3\xa9", "pad": "' + b"x" * 300 + b'"}'
     await send(desk, "boss", message, signed(message))
     [letter] = (await desk.get("/api/dead-letters?kind=hook")).json()["letters"]
     path = f"/api/dead-letters/{letter['letter']}/original"

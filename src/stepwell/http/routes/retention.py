@@ -26,8 +26,8 @@ class PruneAheadBody(fields_of(PruneAhead)):  # type: ignore[misc]
 
 
 class KeepsBody(msgspec.Struct):
-    """For how many seconds ended runs are kept, by outcome. An outcome that is not listed is kept for ever. `signals` and
-    `records` are the times of signals that were read and of records that were closed.
+    """For how many seconds ended runs are kept, by outcome. An outcome that is not listed is kept for ever. `signals`
+    and `records` are the times of signals that were read and of records that were closed.
     """
 
     outcomes: dict[str, float]
