@@ -945,6 +945,7 @@ class SyncAlerts:
         self._inner = inner
         self.measures = inner.measures
         self.declared = inner.declared
+        self.notifiers = inner.notifiers
 
     def create(self, alert: Alert, *, by: str = "") -> bool:
         """Create a rule, or change it. False if it is like this already."""
