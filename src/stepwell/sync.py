@@ -82,7 +82,6 @@ from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal
-from stepwell.replay.primitives.send import retention
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
