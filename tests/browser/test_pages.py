@@ -37,6 +37,12 @@ PAGES = {
     "compare/order-1/order-1": "Compare",
     f"compare/hostile-1/{WIDE}": "Compare",
     "compare/order-1/nobody": "Compare",
+    "schedules": "Schedules",
+    "schedules/nobody": "nobody",
+    "alerts": "Alerts",
+    "dead-letters": "Dead letters",
+    "dead-letters?letter=event-1": "Dead letters",
+    "retention": "Retention",
     "workers": "Workers",
     "audit": "Audit",
     "settings": "Settings",
@@ -57,7 +63,18 @@ PAGES = {
 }
 
 
-NARROW = ("workflows", "workflows/order_fulfilment", "doctor", "errors", f"compare/hostile-1/{WIDE}", "compare")
+NARROW = (
+    "schedules",
+    "alerts",
+    "dead-letters",
+    "retention",
+    "workflows",
+    "workflows/order_fulfilment",
+    "doctor",
+    "errors",
+    f"compare/hostile-1/{WIDE}",
+    "compare",
+)
 
 
 def settled(page: Page, title: str) -> None:
@@ -89,6 +106,23 @@ def test_the_pages_are_small(open_page: Open) -> None:
 
     assert 10_000 < first <= 90_000
     assert first < whole <= 200_000
+
+
+def test_an_empty_page_teaches(open_page: Open) -> None:
+    page = open_page()
+    for path, title, command, act in (
+        ("schedules", "No schedule yet", "stepwell schedule new nightly", "New schedule…"),
+        ("alerts", "No rule watches the runs", "stepwell alert create", "New rule…"),
+        ("dead-letters", "Nothing was given up", "stepwell dlq ls", ""),
+    ):
+        page.goto(f"/{path}")
+        empty = page.locator(".empty")
+        expect(empty.get_by_role("heading")).to_have_text(title)
+        expect(empty.locator("code")).to_contain_text(command)
+        if act:
+            expect(empty.get_by_role("button", name=act)).to_be_visible()
+    page.goto("/retention")
+    expect(page.get_by_text("This server knows no policy")).to_be_visible()
 
 
 def test_stored_text_is_text_and_never_markup(open_page: Open) -> None:

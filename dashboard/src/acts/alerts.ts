@@ -142,6 +142,7 @@ export const create: Act<Workflow[]> = {
   name: "create_alert",
   label: said.create,
   title: said.createTitle,
+  confirm: said.createIt,
   about: said.createAbout,
   permission: "steer",
   fields: (workflows, values) => {

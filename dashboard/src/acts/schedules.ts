@@ -121,14 +121,15 @@ function ruleFields(given: { overlap: string; catch_up: string; window: string; 
   ];
 }
 
-/** A tick by the clocks of its zone, and in UTC. */
+/** A tick by the clocks of its zone: the year only if it is another one. */
 export function localTick(local: string): string {
   const [day = "", clock = ""] = local.split("T");
   const date = new Date(`${day}T00:00:00Z`);
   const weekday = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][date.getUTCDay()] ?? "";
   const month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][date.getUTCMonth()] ?? "";
   const time = clock.slice(0, clock.slice(6, 8) === "00" ? 5 : 8);
-  return `${weekday} ${date.getUTCDate()} ${month} ${date.getUTCFullYear()} ${time}`;
+  const year = date.getUTCFullYear() === new Date(now()).getUTCFullYear() ? "" : ` ${date.getUTCFullYear()}`;
+  return `${weekday} ${date.getUTCDate()} ${month}${year} ${time}`;
 }
 
 function tickLine(tick: Tick): OutlookLine {
@@ -150,6 +151,7 @@ export const create: Act<Workflow[]> = {
   name: "create_schedule",
   label: said.create,
   title: said.createTitle,
+  confirm: said.createIt,
   permission: "steer",
   fields: (workflows, values) => {
     const one = workflows.find((each) => each.name === values["workflow"]) ?? workflows[0];

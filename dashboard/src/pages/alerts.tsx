@@ -6,6 +6,7 @@ import { useEffect } from "preact/hooks";
 import { offer, type Offer, pageOffers } from "../acts";
 import { type Alert, alertActs, isMuted, offersOf } from "../acts/alerts";
 import { startable } from "../acts/others";
+import { typedSpan } from "../acts/schedules";
 import { read } from "../api";
 import { now } from "../clock";
 import { roughly, span } from "../formats";
@@ -19,7 +20,7 @@ import { useRowKeys } from "../parts/rows";
 import type { IconName } from "../parts/sprite";
 import { Empty, None, Skeleton } from "../parts/states";
 import { Ago, FullTime, Time } from "../parts/time";
-import { to, toRun } from "../place";
+import { filterWord, to, toRun } from "../place";
 import { may } from "../session";
 import { words } from "../words";
 
@@ -30,9 +31,10 @@ const COLUMNS = 6;
 
 const RANKS: Record<Alert["state"], number> = { firing: 0, seen: 1, ok: 2, deleted: 3 };
 
-/** What fires comes first, then by name. */
+/** What fires comes first, and what is muted later; then by name. */
 export function inOrder(alerts: Alert[]): Alert[] {
-  return [...alerts].sort((one, other) => RANKS[one.state] - RANKS[other.state] || one.name.localeCompare(other.name));
+  const rank = (one: Alert) => RANKS[one.state] + (one.state === "firing" && isMuted(one) ? 0.5 : 0);
+  return [...alerts].sort((one, other) => rank(one) - rank(other) || one.name.localeCompare(other.name));
 }
 
 function isAge(kind: string): kind is "stalled" | "oldest_ready" {
@@ -60,7 +62,8 @@ export default function Alerts(props: { query: Record<string, string> }) {
   const list = useRowKeys<HTMLTableElement>();
   useHead(words.nav.alerts, [{ text: words.nav.alerts }]);
   const found = reading.data.value && inOrder(reading.data.value.alerts);
-  const firing = found?.filter((one) => one.state === "firing") ?? [];
+  const firing = found?.filter((one) => one.state === "firing" && !isMuted(one)) ?? [];
+  const allFiring = found?.filter((one) => one.state === "firing").length ?? 0;
   const chosen = found?.find((one) => one.name === open);
   const make = offer(alertActs.create, startable(workflows));
   useEffect(() => {
@@ -73,7 +76,7 @@ export default function Alerts(props: { query: Record<string, string> }) {
     <>
       <div class="head">
         <h1>{words.nav.alerts}</h1>
-        {found && found.length > 0 && <span class="sub">{said.sub(firing.length, found.length, seen, muted)}</span>}
+        {found && found.length > 0 && <span class="sub">{said.sub(allFiring, found.length, seen, muted)}</span>}
         {may("steer") && found && found.length > 0 && (
           <div class="acts">
             <ActButton offer={make} isPrimary={firing.length === 0} />
@@ -146,7 +149,6 @@ function useAlert(name: string) {
 function Firing(props: { listed: Alert }) {
   const reading = useAlert(props.listed.name);
   const one = reading.data.value?.alert ?? props.listed;
-  const muted = isMuted(one);
   const offers = offersOf(one).filter((each) => each.act !== (alertActs.remove as unknown));
   return (
     <section class="why t-bad firing" aria-label={one.name}>
@@ -162,15 +164,32 @@ function Firing(props: { listed: Alert }) {
       </h2>
       <div class="facts">
         <Runs alert={one} />
-        <p>{muted ? said.notTold : said.onceMore}</p>
+        <p>{said.onceMore}</p>
       </div>
       <ActBar offers={offers} />
     </section>
   );
 }
 
+/** The filter that finds the runs of a rule, if one can. */
+export function filterOf(one: Alert): string {
+  const of = one.workflow ? `workflow:${filterWord(one.workflow)} ` : "";
+  switch (one.kind) {
+    case "failed":
+    case "count":
+      return `${of}status:failed,compensated,rollback_incomplete since:${typedSpan(one.within_seconds)}`;
+    case "consecutive":
+      return `${of}status:failed,compensated,rollback_incomplete`;
+    case "rollback_incomplete":
+      return `${of}status:rollback_incomplete`;
+    default:
+      return "";
+  }
+}
+
 function Runs(props: { alert: Alert }) {
   const { runs } = props.alert;
+  const filter = filterOf(props.alert);
   if (runs.length === 0) return null;
   return (
     <p class="about-runs">
@@ -184,12 +203,19 @@ function Runs(props: { alert: Alert }) {
         </span>
       ))}
       {runs.length > RUNS_SHOWN && <span class="dim"> {said.more(runs.length - RUNS_SHOWN)}</span>}
+      {filter && (
+        <>
+          {". "}
+          <a href={to("runs", { q: filter })}>{said.showRuns}</a>
+        </>
+      )}
     </p>
   );
 }
 
 function stateOf(one: Alert): [IconName, string, string] {
   if (one.unreadable) return ["s-failed", "st-failed loud", said.unreadable("").replace(/: $/, "")];
+  if (one.state === "firing" && isMuted(one)) return ["s-paused", "st-paused", said.firingMuted];
   if (one.state === "firing") return ["s-failed", "st-failed loud", said.states.firing];
   if (one.state === "seen") return ["s-warning", "st-warning", said.states.seen];
   return isMuted(one) ? ["s-paused", "st-paused", said.mutedNow] : ["s-completed", "st-completed", said.states[one.state]];
@@ -260,7 +286,7 @@ function Detail(props: { listed: Alert; notifiers: string[] | null }) {
           <p class="why-h">
             <bdi>{one.state === "ok" ? one.rule : sentenceOf(one)}</bdi>
           </p>
-          <Runs alert={one} />
+          {one.state !== "ok" && <Runs alert={one} />}
           <dl class="kv small gap-t">
             {one.state === "seen" && (
               <>

@@ -175,7 +175,7 @@ function Whole(props: { letter: Letter }) {
           {said.why}
         </p>
         <p class="reason">
-          <bdi>{letter.reason}</bdi>
+          <bdi>{letter.reason.replace(/^[a-z]/, (first) => first.toUpperCase())}</bdi>
         </p>
         <div class="facts">
           <dl>

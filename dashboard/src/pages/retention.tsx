@@ -235,7 +235,7 @@ function Rounds(props: { rounds: Schemas["PruneRoundBody"][] }) {
               {props.rounds.map((one) => (
                 <tr key={one.began_at}>
                   <td>
-                    <FullTime at={one.began_at} />
+                    <Time at={one.began_at} />
                   </td>
                   <td>{one.is_running ? <RunningMark /> : one.ended_at && <Time at={one.ended_at} />}</td>
                   <td class="num">{number(one.runs)}</td>

@@ -205,6 +205,16 @@ function FateMark(props: { fate: string; status: string | null }) {
   );
 }
 
+/** Details of an act in words. */
+function detailsOf(details: unknown): string {
+  if (typeof details !== "object" || details === null) return "";
+  const { parts, reason, ...others } = details as Record<string, unknown>;
+  if (Array.isArray(parts)) return said.changed(parts.map(String));
+  const rest = Object.entries(others).map(([name, value]) => `${name} ${String(value)}`);
+  const all = [...(typeof reason === "string" && reason ? [reason] : []), ...rest];
+  return all.length > 0 ? `: ${all.join(", ")}` : "";
+}
+
 /** What people and deploys did to it. */
 function Acts(props: { acts: { at: string; verb: string; by: string; details: unknown }[] }) {
   if (props.acts.length === 0) return <None>{said.noHistory}</None>;
@@ -215,7 +225,7 @@ function Acts(props: { acts: { at: string; verb: string; by: string; details: un
           <Time at={act.at} />
           <span>
             {act.verb === "ticked" ? said.ticksLine : act.verb} {act.by && <bdi>{words.alerts.by(act.by)}</bdi>}
-            {act.details !== null && act.details !== undefined && <code class="dim"> {JSON.stringify(act.details)}</code>}
+            <bdi>{detailsOf(act.details)}</bdi>
           </span>
         </li>
       ))}

@@ -62,9 +62,7 @@ export function ScheduleDetail(props: { schedule: Schedule; isWhole?: boolean; c
           <OutcomeList schedule={schedule} most={props.isWhole ? 20 : OUTCOMES_SHOWN} />
         </section>
       </div>
-      {schedule.differences.map((one) => (
-        <Difference key={one.part} schedule={schedule} difference={one} />
-      ))}
+      {schedule.differences.length > 0 && <Differences schedule={schedule} />}
       <div class="gap-t">
         <ActBar offers={offersOf(schedule)} hasPrimary={props.isWhole ?? false} />
       </div>
@@ -162,17 +160,17 @@ function OutcomeList(props: { schedule: Schedule; most: number }) {
               <Icon name={ICONS[fate] ?? "s-skipped"} />
             </span>
             <span class="out-what">
-              {said.kinds[one.kind] ?? one.kind}
+              {one.kind !== "started" || fate === "gone" ? (said.kinds[one.kind] ?? one.kind) : <span class="vh">{said.counts[fate]}</span>}
+              {one.note && <span class="two">, {one.note}</span>}
+              {fate === "gone" && `, ${said.gone}`}
               {one.run_id && fate !== "gone" && (
                 <>
-                  {": "}
+                  {one.kind !== "started" && " "}
                   <a class="mono run-of" href={toRun(one.run_id)}>
                     <Mid text={one.run_id} />
                   </a>
                 </>
               )}
-              {fate === "gone" && `, ${said.gone}`}
-              {one.note && <span class="two"> {one.note}</span>}
             </span>
             <span class="dim end">
               <Time at={one.fire_time} />
@@ -198,21 +196,27 @@ function shown(part: string, value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function Difference(props: { schedule: Schedule; difference: Schedule["differences"][number] }) {
-  const { part, in_code, now, by, at } = props.difference;
-  const use = offer(useCode, props.schedule);
+/** What a person changed of it, so that it differs from the code. */
+function Differences(props: { schedule: Schedule }) {
+  const { schedule } = props;
   return (
     <div class="callout t-warn gap-t">
       <Icon name="s-warning" />
       <div>
-        <b class="strong">{said.differs}.</b> <bdi>{said.differsBy(by, said.parts[part] ?? part, shown(part, in_code), shown(part, now))}</bdi>
-        {at && (
-          <span class="dim">
-            {" "}
-            <Ago at={at} />.
+        <b class="strong">{said.differs}:</b>{" "}
+        {schedule.differences.map((one, place) => (
+          <span key={one.part}>
+            {place > 0 && "; "}
+            <bdi>{said.differsBy(one.by, said.parts[one.part] ?? one.part, shown(one.part, one.in_code), shown(one.part, one.now))}</bdi>
+            {one.at && (
+              <span class="dim">
+                {" "}
+                <Ago at={one.at} />
+              </span>
+            )}
           </span>
-        )}{" "}
-        {said.keeps} {may("steer") && <ActButton offer={use} isSmall />}
+        ))}
+        . {said.keeps} {may("steer") && <ActButton offer={offer(useCode, schedule)} isSmall />}
       </div>
     </div>
   );
@@ -221,6 +225,7 @@ function Difference(props: { schedule: Schedule; difference: Schedule["differenc
 /** When it is due next, in a row. */
 export function NextTick(props: { schedule: Schedule }) {
   const { schedule } = props;
+  if (schedule.state === "paused") return null;
   return schedule.next_at && !schedule.problem ? <Time at={schedule.next_at} /> : <span class="dim">{said.never}</span>;
 }
 
@@ -229,7 +234,7 @@ export function ScheduleState(props: { schedule: Schedule; isBadge?: boolean }) 
   const { schedule } = props;
   const [icon, tone, word]: [IconName, string, string] =
     schedule.unreadable || schedule.problem
-      ? ["s-failed", "st-failed loud", said.cannotFire("").replace(/: $/, "")]
+      ? ["s-failed", "st-failed loud", said.broken]
       : schedule.state === "active"
         ? ["s-completed", "st-completed", said.states.active]
         : schedule.state === "paused"
