@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from stepwell.http import Role
+from tests.browser.pictures import shrink
 from tests.browser.seed import ARABIC, WIDE
 from tests.browser.site import ROOT, Site, launch_options, serve, serve_demo, sign_in
 
@@ -25,7 +26,7 @@ IMAGES: Final = ROOT / "docs" / "images"
 ROUTES: Final = ROOT / "dashboard" / "src" / "routes.tsx"
 DESK: Final = {"width": 1440, "height": 1000}
 PHONE: Final = {"width": 390, "height": 844}
-PAPER: Final = {"width": 1160, "height": 720}  # of the documentation
+PAPER: Final = {"width": 1280, "height": 800}  # of the documentation
 _SETTLED_MS: Final = 600
 
 
@@ -181,6 +182,7 @@ def take(browser: Browser, site: Site, shot: Shot, *, scheme: str, viewport: dic
     page.locator(".skeleton").first.wait_for(state="detached")
     if viewport is PAPER:
         page.screenshot(path=IMAGES / f"{shot.image}.png")
+        shrink(IMAGES / f"{shot.image}.png")
     else:
         where = "phone" if viewport is PHONE else "desk"
         page.screenshot(path=FOLDER / f"{shot.name}-{where}-{scheme}.png", full_page=True)
