@@ -16,7 +16,7 @@ Colour = tuple[int, int, int]
 
 
 def shrink(file: Path) -> None:
-    """Write a PNG again with a palette. Raises `ValueError` for one that a browser does not write."""
+    """Write a PNG again with a palette. Raises `ValueError` for a file of another kind."""
     width, height, rows = _read(file.read_bytes())
     colours = Counter(colour for row in rows for colour in row)
     palette = [colour for colour, _ in colours.most_common(_COLOURS_MAX)]
@@ -44,7 +44,7 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 def _read(data: bytes) -> tuple[int, int, list[list[Colour]]]:
     if not data.startswith(_SIGNATURE):
-        raise ValueError("this is no PNG")
+        raise ValueError("this is not a PNG")
     at, head, packed = len(_SIGNATURE), b"", b""
     while at < len(data):
         (size,) = struct.unpack_from(">I", data, at)

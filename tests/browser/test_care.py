@@ -227,7 +227,7 @@ def test_a_letter_shows_its_bytes_and_letters_of_every_kind_are_there(open_page:
     page.get_by_role("button", name="Bytes").click()
     expect(page.locator(".bytes")).to_contain_text("000000  7b 22 73 75 70 70 6c 69 65 72")
     listed = page.get_by_role("navigation", name="Dead letters").locator("ul")
-    for kind in ("Event", "Kills workers", "Damaged history", "Nobody serves it", "Webhook"):
+    for kind in ("Event", "Kills workers", "Damaged history", "No worker knows it", "Webhook"):
         expect(listed.get_by_text(re.compile(f"^{kind} ·")).first).to_be_visible()
 
 
@@ -235,7 +235,7 @@ def test_many_letters_are_listed_before_they_are_dropped(open_page: Open) -> Non
     page = open_page("dead-letters?kind=event")
     settled(page, "Dead letters")
     page.get_by_role("button", name="Drop all…").click()
-    dialog = page.get_by_role("dialog", name="Drop letters for ever")
+    dialog = page.get_by_role("dialog", name="Drop letters permanently")
     expect(dialog.get_by_role("heading", name=re.compile(r"^\d+ letters$"))).to_be_visible()
     dialog.get_by_role("button", name="Drop all").click()
     expect(dialog).to_be_visible()  # without a reason, nothing is sent
@@ -294,7 +294,7 @@ def test_retention_says_what_would_go_and_an_erasure_is_counted_first(open_page:
     expect(page.get_by_text("stepwell prune --older 1d --dry-run")).to_be_visible()
     expect(page.get_by_text("/backups/shop-monday.db")).to_be_visible()
     page.get_by_role("button", name="Erase runs…").click()
-    dialog = page.get_by_role("dialog", name="Erase runs for ever")
+    dialog = page.get_by_role("dialog", name="Erase runs permanently")
     dialog.get_by_label("Which runs").fill("key:order-46*")
     dialog.get_by_role("button", name="Dry run").click()
     expect(dialog.get_by_role("heading", name=re.compile(r"^\d+ runs would be erased; \d+ match"))).to_be_visible()

@@ -37,7 +37,7 @@ async def supplier_onboarding_1(ctx: Context, supplier: str) -> str:
 
 @workflow
 async def stock_take(ctx: Context, shelf: str) -> str:
-    """Count what is on a shelf. The newer code has it no more, but a schedule still starts it."""
+    """Count what is on a shelf. The newer code no longer has it, but a schedule still starts it."""
     return await ctx.step("count", count_shelf, shelf)
 
 

@@ -295,7 +295,7 @@ async def _letters(world: World) -> None:
         await client.start("unpack_archive", "catalogue-2026.zip", key="unpack-1", priority=9)
         damaged = await client.runs.get("odd-waiting")
         message = json.dumps({"supplier": 17, "files": odd.MARKUP}).encode()
-        wrong = InvalidInputError("the payload of signal 'documents' does not fit Documents: $.files is no list")
+        wrong = InvalidInputError("the payload of signal 'documents' does not fit Documents: $.files is not a list")
         await client.dead_letters.keep_hook("supplier portal", "msg-0118", message, wrong)
         await client.dead_letters.keep_hook("supplier portal", "msg-0119", b"\xff\xfe not JSON", wrong)
     for number in range(WorkerSettings().completed().stalls_max):
