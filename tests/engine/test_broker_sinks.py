@@ -83,7 +83,7 @@ def nats_url(tmp_path: Path, port: int) -> Iterator[str]:
 @workflow
 async def paying(ctx: Context, amount: int) -> None:
     for number in range(3):
-        await ctx.emit("order.paid", {"amount": amount, "number": number}, repeat=True)
+        await ctx.emit("order.paid", {"amount": amount, "number": number})
     await ctx.emit("order.other", None)
 
 
