@@ -279,4 +279,5 @@ async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
     kinds = [entry.kind for entry in (await worker.engine.runs.detail(run.run_id)).history.entries]
     assert kinds.count(EntryKind.SPAWN) <= 7 + 2
     assert kinds.count(EntryKind.CHECKPOINT) <= 1 + 2
-    assert await harness.result(run) == ["completed", "completed"]  # what the loop has forgotten is a run like any other
+    # What the loop has forgotten is a run like any other.
+    assert await harness.result(run) == ["completed", "completed"]
