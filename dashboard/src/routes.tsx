@@ -33,6 +33,24 @@ export const pages: Page[] = [
   },
   { path: "workflows/:workflow", page: lazy(() => import("./pages/workflow")) },
   {
+    path: "events",
+    page: lazy(() => import("./pages/events")),
+    nav: { label: words.nav.events, icon: "events", group: 2 },
+    key: "v",
+  },
+  {
+    path: "triggers",
+    page: lazy(() => import("./pages/triggers")),
+    nav: { label: words.nav.triggers, icon: "play", group: 2 },
+    key: "i",
+  },
+  {
+    path: "outbox",
+    page: lazy(() => import("./pages/outbox")),
+    nav: { label: words.nav.outbox, icon: "out", group: 2 },
+    key: "o",
+  },
+  {
     path: "workers",
     page: lazy(() => import("./pages/workers")),
     nav: { label: words.nav.workers, icon: "workers", group: 2 },
@@ -44,6 +62,13 @@ export const pages: Page[] = [
     nav: { label: words.nav.doctor, icon: "doctor", group: 2 },
     key: "d",
   },
+  {
+    path: "bulk",
+    page: lazy(() => import("./pages/bulks")),
+    nav: { label: words.nav.bulk, icon: "bulk", group: 3 },
+    key: "b",
+  },
+  { path: "bulk/:bulk", page: lazy(() => import("./pages/bulk")) },
   {
     path: "audit",
     page: lazy(() => import("./pages/audit")),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from stepwell import AskRefused, Context, Engine, Request, workflow
+from stepwell import Context, Engine, Request, workflow
+from stepwell.errors import AskRefused
 
 
 @dataclass(frozen=True)

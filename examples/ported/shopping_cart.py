@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from stepwell import AskRefused, Context, Engine, Request, StepContext, WaitTimeout, workflow
+from stepwell import Context, Engine, Request, StepContext, WaitTimeout, workflow
+from stepwell.errors import AskRefused
 
 Items = dict[str, int]
 

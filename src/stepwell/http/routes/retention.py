@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import msgspec
 
 from stepwell.engine.facts import facts_of
+from stepwell.engine.footprint import Footprint, TableFootprint, WorkflowFootprint
 from stepwell.engine.retention import EraseReport, PruneRound, Retention
 from stepwell.http.fields import Text
 from stepwell.http.operations import Call, FilterText, Operation, Reply, look
@@ -30,6 +33,20 @@ class RetentionBody(msgspec.Struct):
     rounds: list[PruneRoundBody]
 
 
+class TableFootprintBody(fields_of(TableFootprint)):  # type: ignore[misc]
+    """What a table takes, in bytes."""
+
+
+class WorkflowFootprintBody(fields_of(WorkflowFootprint)):  # type: ignore[misc]
+    """What the runs of a workflow take, about, and what pruning by the policy would free."""
+
+
+class FootprintBody(
+    fields_of(Footprint, tables=list[TableFootprintBody], workflows=list[WorkflowFootprintBody])  # type: ignore[misc]
+):
+    """Where the bytes of the database are. `note` says what it does by itself about deleted rows."""
+
+
 class EraseBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which runs to erase with their trees, and why. With `dry_run`, they are only counted."""
 
@@ -49,6 +66,14 @@ async def show(call: Call) -> Reply:
     return Reply(RetentionBody(None if care.policy is None else _keeps(care.policy), rounds))
 
 
+async def footprint(call: Call) -> Reply:
+    """Where the bytes of the database are. It may be a minute old: all callers share one."""
+    found = asdict(await call.services.engine.retention.footprint())
+    tables = [TableFootprintBody(**one) for one in found.pop("tables")]
+    workflows = [WorkflowFootprintBody(**one) for one in found.pop("workflows")]
+    return Reply(FootprintBody(**found, tables=tables, workflows=workflows))
+
+
 async def erase(call: Call) -> Reply:
     """Erase the runs that match a filter."""
     body: EraseBody = call.body
@@ -66,6 +91,7 @@ def _keeps(policy: Retention) -> KeepsBody:
 
 OPERATIONS = (
     look("/retention", "show_retention", show, "How long runs are kept", {200: RetentionBody}),
+    look("/retention/footprint", "show_footprint", footprint, "What the database takes", {200: FootprintBody}),
     Operation(
         method="POST",
         path="/retention/erase",

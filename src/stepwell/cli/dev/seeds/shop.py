@@ -295,7 +295,7 @@ async def research_agent(ctx: Context, question: str) -> str:
     words = ctx.stream("answer")
     for turn in range(6):
         ctx.state["progress"] = round(turn / 6, 2)
-        thought = await ctx.step("think", step(think), question, turn)
+        thought = await ctx.step("think", think, question, turn)
         for word in thought.split():
             await words.append(f"{word} ")
     ctx.state["progress"] = 1.0
