@@ -58,7 +58,7 @@ from stepwell.replay.registry import Registry
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
 from stepwell.setting_sources import Sources, find_database, read_settings
-from stepwell.sinks.base import Sink
+from stepwell.sinks.base import ALERTS, Sink, wants
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink
 from stepwell.stores.base.store import Store
@@ -155,7 +155,8 @@ class Engine:
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
         rules = Sources().alerts() if has_file and self._serves else {}
-        self.alerts = Alerts(backend, with_file(described.alerts, rules))
+        notifiers = [sink.name for sink in described.sinks if wants(sink, f"{ALERTS}firing")]
+        self.alerts = Alerts(backend, with_file(described.alerts, rules), notifiers)
         self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
