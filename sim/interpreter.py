@@ -310,8 +310,8 @@ class Interpreter:
         """All that a context says about its run; whether it is replayed is told to the log only."""
         ctx.log.debug("replaying: %s", ctx.is_replaying)
         who = [ctx.run_id, ctx.key, ctx.workflow, ctx.workflow_version, ctx.generation]
-        if ctx.schedule is not None:
-            WITNESSES.violate("I3", ctx.run_id, "no schedule has started it, and it says that one did")
+        if ctx.schedule is not None or ctx.attempt != 1:
+            WITNESSES.violate("I3", ctx.run_id, "no schedule has started it, and nothing retries it as a whole")
         return ["about", who, ctx.previous and ctx.previous.run_id, ctx.started_at.isoformat()]
 
     def _describe(self, ctx: Context, node: Node, path: str) -> bool:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 PLACES: Final = ("top level", "branch", "map item", "loop body", "compensation", "handler")
 _TOP, _BRANCH, _ITEM, _LOOP, _UNDO, _HANDLER = PLACES
 
-_ABOUT = ("run_id", "key", "workflow", "workflow_version", "generation", "previous", "started_at", "schedule")
+_WHO = ("run_id", "key", "workflow", "workflow_version", "generation", "attempt")
+_ABOUT = (*_WHO, "previous", "started_at", "schedule")
 # What a node may be besides.
 FORMS: Final[dict[str, Callable[[Any], bool]]] = {
     "a name again": lambda node: "called" in node,

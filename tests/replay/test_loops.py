@@ -260,7 +260,7 @@ async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
         return None
 
     @workflow
-    async def fan(ctx: Context) -> None:
+    async def fan(ctx: Context) -> list[str]:
         async def body(inner: Context, ids: list[RunId]) -> Continue[list[RunId]] | Break[list[RunId]]:
             await inner.rollback_checkpoint("mark")
             ids = [*ids, await inner.spawn(kid)]
@@ -268,8 +268,9 @@ async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
 
         none: list[RunId] = []
         ids = await ctx.loop("l", body, none, keep=2, trim_every=5)
-        await ctx.wait_any("known", k=done(ids[-3]))
-        await ctx.wait_any("forgotten", k=done(ids[0]))
+        known = await ctx.wait_any("known", k=done(ids[-3]))
+        forgotten = await ctx.wait_any("forgotten", k=done(ids[0]))
+        return [known.value.status, forgotten.value.status]
 
     worker = await harness.worker(fan, kid)
     run = await worker.start(fan)
@@ -278,7 +279,5 @@ async def test_a_loop_that_spawns_and_marks_for_ever_has_a_bounded_history(
     kinds = [entry.kind for entry in (await worker.engine.runs.detail(run.run_id)).history.entries]
     assert kinds.count(EntryKind.SPAWN) <= 7 + 2
     assert kinds.count(EntryKind.CHECKPOINT) <= 1 + 2
-    view = await harness.status(run)
-    assert view.status == "failed"
-    assert view.failure is not None
-    assert "old loop iterations" in (view.failure.why or "")
+    # What the loop has forgotten is a run like any other.
+    assert await harness.result(run) == ["completed", "completed"]

@@ -57,7 +57,6 @@ def combined(ledger: Ledger) -> Program:
         for late in ("2m", "2m", "10s", "2m"):
             arrived = await ctx.wait_any(
                 "first",
-                repeat=True,
                 event=topic("news", since="start"),
                 message=signal("go"),
                 late=timer(late),

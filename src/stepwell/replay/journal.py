@@ -38,7 +38,7 @@ from stepwell.replay.headers import pack, unpack
 if TYPE_CHECKING:
     from stepwell.replay.steps import Step
 
-SPAWNED_MAX = 1_000  # runs spawned by trimmed iterations of a loop that code can still wait for
+SPAWNED_MAX = 1_000  # runs spawned by trimmed iterations of a loop that the history still names
 _NAMED = frozenset({EntryKind.CHECKPOINT, EntryKind.SPAWN})
 _LEFT_OUT = NOTES | {EntryKind.UNDO}
 BLOCK = pack(["cleanup"], b"")
