@@ -125,7 +125,8 @@ def check_model(world: World, run: Run) -> None:
                 checker.violate("T7", run.run_id, f"{run.status}, which it cannot: {failure}")
             _check_undone(world, run, program)
         case RunStatus.CANCELLED:
-            if not are_cancels and run.reason not in ("its parent no longer needs it", PARENT_CLOSED, REWOUND):
+            is_known = run.reason in ("its parent no longer needs it", PARENT_CLOSED, REWOUND)
+            if not are_cancels and not is_known and not checker.run_messages.may_be_cancelled(run.run_id):
                 checker.violate("T7", run.run_id, f"cancelled by nobody ({run.reason!r})")
         case _:
             checker.violate("L1", run.run_id, f"ended as {run.status}")

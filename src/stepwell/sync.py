@@ -730,7 +730,7 @@ class SyncRepairs:
 
     def retry(self, target: str, *, by: str = "") -> bool:
         """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
-        with a fresh budget of attempts.
+        with a fresh budget of attempts. A failed run whose next attempt waits begins that attempt at once.
 
         False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
         that a worker spends in memory, or a wait inside a rollback, is not ended.

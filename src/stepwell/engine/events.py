@@ -17,7 +17,7 @@ from stepwell.ids import EventId
 from stepwell.model.events import TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
 from stepwell.model.runs import check_text
 from stepwell.model.topics import Event, topic_of
-from stepwell.replay.primitives.send import read_retention
+from stepwell.replay.primitives.send import kept_for
 
 TRIES_MAX: Final = 20  # of an event whose triggers change meanwhile
 EVENT_ID_MAX = 500
@@ -94,7 +94,7 @@ class Events:
             encode_event(self._backend.codec, value, hint, topic=topic, event_id=event_id),
             facets_of(self._backend.codec, topic, value),
             deliver,
-            read_retention(retain),
+            kept_for(retain),
         )
 
     # Last, because below it `list` is this method.

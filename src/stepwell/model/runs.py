@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
-from stepwell.ids import Incarnation, RunId
+from stepwell.ids import COMPENSATES, Incarnation, RunId, derived_run_id
 from stepwell.model.attributes import Attributes
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
@@ -148,6 +148,12 @@ class Run(NamedTuple):
     def definition(self) -> str:
         """Name and version in one word, as workers declare them."""
         return f"{self.workflow}@{self.version}"
+
+    @property
+    def undoes(self) -> RunId | None:
+        """The completed run that this one undoes; None for any other run."""
+        origin = self.forked_from
+        return origin if origin is not None and self.run_id == derived_run_id(origin, COMPENSATES) else None
 
 
 class DamagedRun(Run):

@@ -13,7 +13,7 @@ from stepwell.codec.carried import encode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
-from stepwell.ids import COMPENSATES, CONTINUED, RunId, derived_run_id, hashed
+from stepwell.ids import CONTINUED, RunId, derived_run_id, hashed
 from stepwell.model.commits import BeginRollback, End, Move, Pause, Release
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, is_rollback, record_failure
@@ -66,8 +66,8 @@ def begin_forward(
 
     async def main() -> Any:
         SCOPE.set(scope)
-        if run.forked_from is not None and run.run_id == derived_run_id(run.forked_from, COMPENSATES):
-            raise Rollback(f"it undoes run {run.forked_from}")
+        if run.undoes is not None:
+            raise Rollback(f"it undoes run {run.undoes}")
         context = Context(scope)
         try:
             if workflow.is_plain:

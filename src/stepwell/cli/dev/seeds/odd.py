@@ -68,7 +68,7 @@ async def odd_texts(ctx: Context, given: dict[str, Any]) -> Any:
     log = ctx.stream("<b>log")
     for text in HOSTILE:
         await log.append(text)
-    await ctx.step(STEP, step(undoable, repeat=True), given)
+    await ctx.step(STEP, undoable, given)
     await ctx.emit("odd.event", {"text": MARKUP, "escapes": ESCAPES})
     if given.get("fails"):
         await ctx.step(f"{STEP} fails", fail_with, given["fails"])

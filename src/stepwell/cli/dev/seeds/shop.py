@@ -253,9 +253,9 @@ async def close_books(ctx: Context, month: str) -> int:
 async def supplier_onboarding(ctx: Context, supplier: str) -> int:
     """Wait for the documents of a supplier, and remind it."""
     for _ in range(3):
-        await ctx.emit("mail.reminder", {"to": supplier}, repeat=True)
+        await ctx.emit("mail.reminder", {"to": supplier})
         try:
-            message = await ctx.receive(DOCUMENTS, timeout="3d", repeat=True)
+            message = await ctx.receive(DOCUMENTS, timeout="3d")
         except WaitTimeout:
             continue
         return len(message.payload.files)
@@ -295,7 +295,7 @@ async def research_agent(ctx: Context, question: str) -> str:
     words = ctx.stream("answer")
     for turn in range(6):
         ctx.state["progress"] = round(turn / 6, 2)
-        thought = await ctx.step("think", step(think, repeat=True), question, turn)
+        thought = await ctx.step("think", think, question, turn)
         for word in thought.split():
             await words.append(f"{word} ")
     ctx.state["progress"] = 1.0

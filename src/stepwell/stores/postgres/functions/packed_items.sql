@@ -66,7 +66,7 @@ $$;
 create function {f}.packed_signal(p_number bigint) returns json language sql stable as $$
     select json_build_array(
         s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, {f}.b64(s.payload), s.sent_at, s.asks,
-        case when s.payload is not null then s.refused end,
+        case when s.payload is not null then s.refused end, case when s.payload is not null then s.refused_by else '' end,
         case when p.number is not null then json_build_array(p.status, {f}.b64(p.value), p.at) end
     )
     from {t}.signals as s
@@ -309,13 +309,13 @@ create function {f}.add_events(p_items jsonb) returns void language sql volatile
 $$;
 
 create function {f}.add_signals(p_items jsonb) returns void language sql volatile as $$
-    insert into {t}.signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused)
+    insert into {t}.signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused, refused_by)
     overriding system value
     select
         (one->>{PackedSignal.number})::bigint, one->>{PackedSignal.signal_id}, r.id, one->>{PackedSignal.key},
             one->>{PackedSignal.name}, one->>{PackedSignal.dedup_key}, {f}.unb64(one->>{PackedSignal.payload}),
             (one->>{PackedSignal.sent_at})::bigint,
-        (one->>{PackedSignal.asks})::boolean, one->>{PackedSignal.refused}
+        (one->>{PackedSignal.asks})::boolean, one->>{PackedSignal.refused}, one->>{PackedSignal.refused_by}
     from jsonb_array_elements(p_items) as one left join {t}.runs as r on r.run_id = one->>{PackedSignal.run_id};
     insert into {t}.replies (number, status, value, at)
     select (one->>{PackedSignal.number})::bigint, one->{PackedSignal.reply}->>{PackedReply.status},
