@@ -152,7 +152,7 @@ def _insert_row(
     times = (wake_at, tx.now, started_at, ended_at)
     before = (None, None, None) if previous is None else previous
     # In the order in which the statement first names its parameters.
-    dedup = 0 if new.key is None else new.dedup
+    dedup = 0 if key is None else new.dedup  # a run that was refused has no key, whatever was asked for
     limits = (new.deadline_at, new.max_suspend, debounced_until, dedup)
     values = (new.run_id, definition, status.value, epoch, owner, *times, key, generation, *parent, *before, *limits)
     row = tx.execute(_INSERT, values).fetchone()
