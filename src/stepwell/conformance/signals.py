@@ -7,7 +7,7 @@ from stepwell.conformance.case import StoreCase
 from stepwell.conformance.scene import Scene, new_run, new_signal, place, wait_signal
 from stepwell.conformance.snapshot import snapshot
 from stepwell.ids import RunId, SignalId
-from stepwell.model.commits import End
+from stepwell.model.commits import Applied, End, Verdict
 from stepwell.model.signals import Delivered, Delivery, Question
 from stepwell.model.states import RunStatus
 
@@ -194,6 +194,67 @@ class HoldSuite(StoreCase):
         assert await scene.mail("r2") == ["s1", "s3"]
         assert (await scene.send("s1", "r1")).delivery is Delivery.DUPLICATE
         assert (await scene.send("s9", "r2", dedup_key="d3")).delivery is Delivery.DUPLICATE
+
+    async def test_a_run_that_must_read_everything_does_not_end_with_unread_signals(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        await scene.store.signals.deliver([new_signal(f"s{n}", "r1") for n in (1, 2)])
+        first, second = [one.number for one in (await scene.store.runs.inbox(_R1)).signals]
+
+        assert await turn.end(unread_above=0) == Applied(Verdict.UNREAD)
+        assert await turn.end(unread_above=first) == Applied(Verdict.UNREAD)
+        assert (await scene.run("r1")).status is RunStatus.RUNNING
+        both = await turn.commit(consumed=(first, second), move=End(RunStatus.COMPLETED, unread_above=0))
+        assert both.verdict is Verdict.APPLIED
+
+    async def test_what_a_run_had_from_the_beginning_counts_only_if_it_has_received_some(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        await scene.store.signals.deliver([new_signal(f"s{n}", "r1") for n in (1, 2, 3)])
+        scene.clock.advance(1)
+        await turn.commit(move=End(RunStatus.CONTINUED, successor=new_run("r2")))
+        turn = await scene.claim_only("r2")
+        first, *_ = [one.number for one in (await scene.store.runs.inbox(RunId("r2"))).signals]
+        assert (await turn.commit(consumed=(first,))).verdict is Verdict.APPLIED
+
+        assert await turn.end(unread_above=0) == Applied(Verdict.UNREAD)
+        scene.clock.advance(1)
+        await turn.commit(move=End(RunStatus.CONTINUED, successor=new_run("r3")))
+        turn = await scene.claim_only("r3")
+        assert (await turn.end(unread_above=0)).verdict is Verdict.APPLIED
+        assert len(await scene.store.views.list_unread(limit=9)) == 2
+
+    async def test_a_signal_that_came_after_the_beginning_counts(self, scene: Scene) -> None:
+        turn = await scene.begin("r1")
+        await turn.commit(move=End(RunStatus.CONTINUED, successor=new_run("r2")))
+        turn = await scene.claim_only("r2")
+        scene.clock.advance(1)
+        await scene.send("s1", "r2")
+
+        assert await turn.end(unread_above=0) == Applied(Verdict.UNREAD)
+
+    async def test_a_full_mailbox_takes_no_signal_but_knows_the_ones_it_has(self, scene: Scene) -> None:
+        await scene.begin("r1", key="k")
+        for n, target in enumerate(("r1", "k", "r1"), 1):
+            delivered = await scene.send(f"s{n}", target, dedup_key=f"d{n}", pending_max=3)
+            assert delivered == Delivered(Delivery.DELIVERED, _R1, pending=n)
+
+        assert await scene.send("s4", "k", pending_max=3) == Delivered(Delivery.FULL, _R1, pending=3)
+        assert (await scene.send("s1", "r1", pending_max=3)).delivery is Delivery.DUPLICATE
+        assert (await scene.send("s9", "r1", dedup_key="d2", pending_max=3)).delivery is Delivery.DUPLICATE
+        assert await scene.send("s5", "r1") == Delivered(Delivery.DELIVERED, _R1)
+
+    async def test_a_key_holds_no_more_signals_than_its_run_may_have(self, scene: Scene) -> None:
+        held = [await scene.send(f"s{n}", "k", hold=True, pending_max=2) for n in (1, 2, 3)]
+
+        assert held == [
+            Delivered(Delivery.HELD, pending=1),
+            Delivered(Delivery.HELD, pending=2),
+            Delivered(Delivery.FULL, pending=2),
+        ]
+        made, delivered, claimed = await scene.store.signals.deliver_or_create(
+            new_signal("s4", "k", pending_max=2), new_run("r1", key="k")
+        )
+        assert (made.is_new, delivered, claimed) == (False, Delivered(Delivery.FULL, pending=2), [])
+        assert await scene.store.views.find("k") is None
 
     async def test_pending_signals_of_an_ended_run_stay_visible(self, scene: Scene) -> None:
         turn = await scene.begin("r1")
