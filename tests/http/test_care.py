@@ -88,3 +88,20 @@ async def test_only_an_admin_erases_runs(any_desk: Desk) -> None:
     assert (act["workflow"], act["by"]) == ("declined", "the admin")
     assert "ann" not in json.dumps(act)
     assert (await desk.get("/api/retention")).json() == {"policy": None, "rounds": []}
+
+
+async def test_the_footprint_has_workflows_and_tables_and_a_store_in_memory_has_none(any_desk: Desk) -> None:
+    desk = any_desk
+    run_id = await desk.start("declined", {"customer": "ann", "amount": 3})
+    await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
+
+    answer = await desk.get("/api/retention/footprint")
+
+    if answer.status_code != 200:
+        assert (answer.status_code, answer.json()["code"]) == (400, "SW103")
+        assert "exists only in this process" in answer.json()["title"]
+        return
+    body = answer.json()
+    assert "declined" in [one["workflow"] for one in body["workflows"]]
+    assert "runs" in [one["name"] for one in body["tables"]]
+    assert (body["prunable_bytes"], body["bytes"] > 0) == (None, True)
