@@ -70,7 +70,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
     warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
     assert warned == ["workers", "rollbacks", "failed", "changed code"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "4 warnings in 28 checks."
+    assert lines[-1] == "4 warnings in 29 checks."
 
 
 def test_what_needs_a_person_has_a_count_an_example_and_a_command(cli: Cli, db: Shop) -> None:
