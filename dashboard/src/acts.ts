@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { type Permission, Problem, type Repair } from "./api";
+import type { IconName } from "./parts/sprite";
 import { may } from "./session";
 import { toast, toastProblem } from "./parts/toasts";
 import { words } from "./words";
@@ -12,11 +13,25 @@ export interface Field {
   name: string;
   label: string;
   help?: string;
-  /** `json` is a value as JSON; `choice` is one of `options`; `check` is yes or no. */
-  kind: "text" | "json" | "choice" | "check" | "area";
+  /** `json` is a value as JSON; `choice` and `select` are one of `options`; `check` is yes or no; `moment` is a time. */
+  kind: "text" | "json" | "choice" | "select" | "check" | "area" | "moment";
   options?: { value: string; label: string; help?: string }[];
   initial?: string | boolean;
   isRequired?: boolean;
+  /** It needs half of the width, and stands beside another such field. */
+  isHalf?: boolean;
+}
+
+/** What an act would do, in groups of lines. */
+export interface Outlook {
+  warnings?: string[];
+  groups: { title: string; lines: OutlookLine[]; more?: number; none?: string }[];
+}
+
+export interface OutlookLine {
+  icon: IconName;
+  text: string;
+  note?: string;
 }
 
 export interface Outcome {
@@ -34,13 +49,19 @@ export interface Act<T> {
   about?: string;
   permission: Permission;
   isDangerous?: boolean;
+  /** On the button of its dialog, if that says more than the label. */
+  confirm?: string;
   /** Without fields, it is done at once. Fields may depend on the values of others. */
   fields?: (target: T, values: Values) => Field[];
   /** The command that does the same. */
   command: (target: T, values: Values) => string;
   send: (target: T, values: Values) => Promise<Outcome>;
   /** What it would do, without doing it. */
-  plan?: (target: T, values: Values) => Promise<Repair>;
+  plan?: (target: T, values: Values) => Promise<Repair | Outlook>;
+  /** The plan is made as one types, without being asked for. */
+  isPlanLive?: boolean;
+  /** What the plan is called, and what stands there before it is made. */
+  planWords?: { title: string; before: string; dry: string };
 }
 
 /** An act with what it is done to. */

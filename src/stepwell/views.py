@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.reschedules import Rescheduled
-    from stepwell.engine.retention import EraseReport, PruneReport, PruneRound
+    from stepwell.engine.retention import EraseReport, PruneAhead, PruneReport, PruneRound
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.schedule_views import (
         BackfilledTickView,
@@ -67,6 +67,7 @@ __all__ = [
     "OwedEvent",
     "PreviewedTickView",
     "ProgressView",
+    "PruneAhead",
     "PruneReport",
     "PruneRound",
     "Recovered",
@@ -106,7 +107,7 @@ _HOMES = {
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.reschedules": ["Rescheduled"],
-    "stepwell.engine.retention": ["EraseReport", "PruneReport", "PruneRound"],
+    "stepwell.engine.retention": ["EraseReport", "PruneAhead", "PruneReport", "PruneRound"],
     "stepwell.engine.saved_views": ["SavedView"],
     "stepwell.engine.schedule_views": [
         "BackfillView",

@@ -58,7 +58,7 @@ from stepwell.replay.registry import Registry
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
 from stepwell.setting_sources import Sources, find_database, read_settings
-from stepwell.sinks.base import Sink
+from stepwell.sinks.base import ALERTS, Sink, wants
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink
 from stepwell.stores.base.store import Store
@@ -138,7 +138,7 @@ class Engine:
         self._routes = Routes(described.sinks, lifecycle=described.lifecycle)
         self._hooks = described.hooks
         self._backend = backend = Backend(
-            environment, store, registry, codec_of(described, store), self._routes.announce
+            environment, store, registry, codec_of(described, store), self._routes.announce, self._settings.signals_max
         )
         self._results = Results(store)
         self._serves = (
@@ -155,7 +155,8 @@ class Engine:
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
         rules = Sources().alerts() if has_file and self._serves else {}
-        self.alerts = Alerts(backend, with_file(described.alerts, rules))
+        notifiers = [sink.name for sink in described.sinks if wants(sink, f"{ALERTS}firing")]
+        self.alerts = Alerts(backend, with_file(described.alerts, rules), notifiers)
         self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
@@ -211,6 +212,9 @@ class Engine:
 
         A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
         run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `retry=Retry(max_attempts=5, initial="1m")` tries the whole run again if it fails, after its steps were undone.
+        Each attempt is a run with the same key, and the handle, `result` and `status` by key follow to the last one.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does

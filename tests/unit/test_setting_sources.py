@@ -131,7 +131,7 @@ def test_secrets_of_hooks_and_variables_of_tests_are_not_settings(folder: Path, 
         (
             "runs_max = 0\n",
             "stepwell.toml:1, key runs_max",
-            "runs_max, stalls_max, threads_max and entries_max must be at least 1",
+            "runs_max, stalls_max, threads_max, entries_max and signals_max must be at least 1",
         ),
         ("lease = \n", "stepwell.toml", "stepwell.toml is not valid TOML"),
     ],

@@ -10,6 +10,7 @@ import {
   initialValues,
   mayDo,
   type Offer,
+  type Outlook,
   perform,
   plainLabel,
   underWay,
@@ -26,6 +27,8 @@ import { ProblemBox } from "./problem";
 import type { IconName } from "./sprite";
 
 const SHOWN_MAX = 3;
+const TYPED_MS = 300;
+const ASIDE_MAX = 24;
 
 /** The acts that are offered, and the command of the one that is pointed at or focused: at rest, of the first. */
 export function ActBar(props: { offers: Offer[]; isBelow?: boolean; hasPrimary?: boolean }) {
@@ -85,6 +88,7 @@ function More(props: { offers: Offer[] }) {
 export function ActButton(props: {
   offer: Offer;
   isPrimary?: boolean;
+  isQuiet?: boolean;
   isSmall?: boolean;
   onPoint?: () => void;
   onLeave?: () => void;
@@ -94,7 +98,7 @@ export function ActButton(props: {
   return (
     <button
       type="button"
-      class={`btn ${props.isPrimary ? "primary" : ""} ${act.isDangerous ? "danger" : ""} ${props.isSmall ? "sm" : ""} ${isBusy ? "busy" : ""}`}
+      class={`btn ${props.isPrimary ? "primary" : ""} ${props.isQuiet ? "quiet" : ""} ${act.isDangerous ? "danger" : ""} ${props.isSmall ? "sm" : ""} ${isBusy ? "busy" : ""}`}
       aria-busy={isBusy}
       onClick={() => !isBusy && void begin(props.offer)}
       onMouseEnter={props.onPoint}
@@ -118,12 +122,13 @@ function AskDialog(props: { offer: Offer }) {
   const { act, target } = props.offer;
   const [values, setValues] = useState<Values>(() => initialValues(props.offer));
   const [problem, setProblem] = useState<Problem | undefined>(undefined);
-  const [plan, setPlan] = useState<Repair | undefined>(undefined);
+  const [plan, setPlan] = useState<Repair | Outlook | undefined>(undefined);
+  const [planProblem, setPlanProblem] = useState<Problem | undefined>(undefined);
   const isBusy = underWay.value === act.name;
   const close = () => (asking.value = undefined);
   const change = (name: string, value: string | boolean) => {
     setValues((before) => changedValues(props.offer, before, name, value));
-    setPlan(undefined);
+    if (!act.isPlanLive) setPlan(undefined);
   };
   const attempt = async (work: () => Promise<void>) => {
     setProblem(undefined);
@@ -139,6 +144,26 @@ function AskDialog(props: { offer: Offer }) {
       await perform(props.offer, values);
       close();
     });
+  useEffect(() => {
+    if (!act.plan || !act.isPlanLive) return undefined;
+    let isLatest = true;
+    const timer = setTimeout(async () => {
+      try {
+        const found = await act.plan?.(target, values);
+        if (!isLatest) return;
+        setPlan(found);
+        setPlanProblem(undefined);
+      } catch (error) {
+        if (!isLatest || !(error instanceof Problem)) return;
+        setPlan(undefined);
+        setPlanProblem(error);
+      }
+    }, TYPED_MS);
+    return () => {
+      isLatest = false;
+      clearTimeout(timer);
+    };
+  }, [values]);
   useEffect(() => {
     // After signing in again nothing is sent by itself: another person may have signed in.
     if (problem?.status === 401 && !isSignedOut.value) setProblem(undefined);
@@ -159,7 +184,7 @@ function AskDialog(props: { offer: Offer }) {
               <FormField key={field.name} id={`act-${field.name}`} field={field} values={values} onChange={change} />
             ))}
           </div>
-          {act.plan && <Plan plan={plan} />}
+          {act.plan && <Plan act={act} plan={plan} problem={planProblem} />}
         </div>
         <footer>
           <Command text={act.command(target, values)} />
@@ -167,7 +192,7 @@ function AskDialog(props: { offer: Offer }) {
             <button type="button" class="btn quiet" onClick={close}>
               {words.leave}
             </button>
-            {act.plan && (
+            {act.plan && !act.isPlanLive && (
               <button type="button" class="btn" onClick={() => void dryRun()}>
                 {words.acts.dryRun}
               </button>
@@ -178,7 +203,7 @@ function AskDialog(props: { offer: Offer }) {
               aria-busy={isBusy}
               disabled={isBusy}
             >
-              {plainLabel(act as Act<never>)}
+              {act.confirm ?? plainLabel(act as Act<never>)}
             </button>
           </div>
         </footer>
@@ -187,29 +212,59 @@ function AskDialog(props: { offer: Offer }) {
   );
 }
 
-/** What a repair would do. It is computed from the record; nothing has run. */
-function Plan(props: { plan: Repair | undefined }) {
-  const { plan } = props;
-  const said = words.plan;
-  if (!plan)
-    return (
-      <div>
-        <h3>{said.title}</h3>
-        <p class="dim gap-t">{said.before}</p>
-      </div>
-    );
+/** What an act would do. It is computed from the record; nothing has run. */
+function Plan(props: { act: Act<unknown>; plan: Repair | Outlook | undefined; problem: Problem | undefined }) {
+  const { plan, problem } = props;
+  const said = props.act.planWords ?? words.plan;
   return (
     <div aria-live="polite">
       <div class="bar">
         <h3>{said.title}</h3>
-        <span class="dim end">{said.dry}</span>
+        {plan && <span class="dim end">{said.dry}</span>}
       </div>
-      {plan.warnings.map((warning) => (
+      {problem && <ProblemBox problem={problem} />}
+      {!plan && !problem && <p class="dim">{said.before}</p>}
+      {plan?.warnings?.map((warning) => (
         <div class="callout t-warn gap-t" key={warning}>
           <Icon name="s-warning" />
           <div>{warning}</div>
         </div>
       ))}
+      {plan && ("groups" in plan ? <Groups outlook={plan} /> : <RepairPlan plan={plan} />)}
+    </div>
+  );
+}
+
+function Groups(props: { outlook: Outlook }) {
+  return (
+    <>
+      {props.outlook.groups.map((group) => (
+        <section key={group.title}>
+          <h4 class="plan-group">{group.title}</h4>
+          {group.lines.length === 0 && group.none && <p class="dim gap-t">{group.none}</p>}
+          <ul class="plan">
+            {group.lines.map((line, place) => (
+              <li key={`${place} ${line.text}`}>
+                <Icon name={line.icon} />
+                <span class="ell">
+                  <bdi>{line.text}</bdi>
+                </span>
+                {line.note && <span class={line.note.length > ASIDE_MAX ? "why-so" : "dim small"}>{line.note}</span>}
+              </li>
+            ))}
+            {group.more !== undefined && group.more > 0 && <li class="dim">{words.plan.more(group.more)}</li>}
+          </ul>
+        </section>
+      ))}
+    </>
+  );
+}
+
+function RepairPlan(props: { plan: Repair }) {
+  const { plan } = props;
+  const said = words.plan;
+  return (
+    <>
       <PlanGroup title={said.dropped} paths={plan.dropped} icon="s-retrying" />
       <PlanGroup title={said.retried} paths={plan.retried} icon="s-retrying" />
       <PlanGroup title={said.supplied} paths={plan.supplied} icon="s-completed" />
@@ -219,7 +274,7 @@ function Plan(props: { plan: Repair | undefined }) {
       <PlanGroup title={said.left} paths={plan.left} icon="s-skipped" />
       <PlanGroup title={said.kept} paths={plan.kept} icon="s-completed" />
       {plan.new_version !== null && <p class="gap-t">{said.version(plan.version, plan.new_version)}</p>}
-    </div>
+    </>
   );
 }
 

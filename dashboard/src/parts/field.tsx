@@ -1,6 +1,7 @@
 // Form fields: label above, help or error below, and what was typed stays.
 
 import type { Field, Values } from "../acts";
+import { zoneName } from "../formats";
 import { words } from "../words";
 import { Icon } from "./icon";
 
@@ -37,9 +38,10 @@ export function FormField(props: {
       )}
     </>
   );
+  const half = field.isHalf ? "half" : "";
   if (field.kind === "check")
     return (
-      <div class="field">
+      <div class={`field ${half}`}>
         <label class="choice">
           <input
             type="checkbox"
@@ -54,7 +56,7 @@ export function FormField(props: {
     );
   if (field.kind === "choice")
     return (
-      <fieldset class="field" aria-describedby={about}>
+      <fieldset class={`field ${half}`} aria-describedby={about}>
         <legend class="legend">{field.label}</legend>
         {field.options?.map((option) => (
           <label class="choice" key={option.value}>
@@ -75,12 +77,23 @@ export function FormField(props: {
       </fieldset>
     );
   return (
-    <div class="field">
+    <div class={`field ${half}`}>
       <label for={id}>
-        {field.label} {!field.isRequired && field.kind !== "json" && <span class="req">{words.optional}</span>}
+        {field.label} {!field.isRequired && !["json", "select"].includes(field.kind) && <span class="req">{words.optional}</span>}
         {field.kind === "json" && <span class="type">JSON</span>}
+        {field.kind === "moment" && <span class="type">{zoneName()}</span>}
       </label>
-      {field.kind === "text" ? (
+      {field.kind === "select" ? (
+        <select class="input" {...given} value={String(value ?? "")} onChange={typed}>
+          {field.options?.map((option) => (
+            <option key={option.value} value={option.value}>
+              {option.label}
+            </option>
+          ))}
+        </select>
+      ) : field.kind === "moment" ? (
+        <input class="input" type="datetime-local" {...given} value={String(value ?? "")} onInput={typed} />
+      ) : field.kind === "text" ? (
         <input class="input" {...given} value={String(value ?? "")} autocomplete="off" spellcheck={false} onInput={typed} />
       ) : (
         <textarea

@@ -42,6 +42,7 @@ PAGE: Final = 500  # runs that one look reads
 BATCH: Final = 200  # runs that one transaction deletes
 EVERY: Final = Span(3_600 * SECOND)  # how often workers look for what is past its time
 SHIFT: Final = Span(300 * SECOND)  # after this long without a sign, another worker goes on
+AHEAD_MAX: Final = 20_000  # runs that a look ahead reads
 _ACTIVE_MAX: Final = 100_000
 _COUNTED_MAX: Final = 10_000_000
 _BLOB_GRACE: Final = Span(DAY)
@@ -160,6 +161,20 @@ class PruneReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PruneAhead:
+    """What would be deleted now. If there are more ended runs than were looked at, `is_whole` is false, and the numbers
+    are at least these.
+    """
+
+    runs: int
+    trees: int
+    by_workflow: Mapping[str, int]
+    kept: Mapping[str, int]  # runs past their time whose tree is kept, by reason
+    seen: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EraseReport:
     """What was erased, and which runs were not because a run of their tree is active or their tree is too large."""
 
@@ -258,6 +273,11 @@ class PrunePass:
             await self._sweep(self._parts[0])
         else:
             self.is_over = True
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it has looked at all runs that ended long enough ago."""
+        return self._is_read
 
     async def count_candidates(self) -> int:
         """How many ended runs there are. It looks at those of them that ended long enough ago."""
@@ -459,6 +479,16 @@ class Retentions:
     async def tidy(self) -> tuple[str, ...]:
         """Drop what no release uses any more, as far as this role may; returns what was dropped."""
         return await self._backend.environment.executor.call_blocking(upkeep_of(self._backend).tidy)
+
+    async def look_ahead(self, retention: Retention | None = None, *, seen_max: int = AHEAD_MAX) -> PruneAhead:
+        """What a round would delete now, by this retention or by that of the app. It deletes nothing, and looks at the
+        runs that ended first, about `seen_max` of them. Raises `InvalidOptionError` like `begin`.
+        """
+        work = self.begin(retention, dry_run=True)
+        while not work.is_over and (work.is_read or work.seen < seen_max):
+            await work.step()
+        found = work.report()
+        return PruneAhead(found.runs, found.trees, found.by_workflow, found.kept, work.seen, work.is_over)
 
     def new_name(self) -> str:
         """A name for a worker that makes rounds."""

@@ -128,7 +128,8 @@ create table {t}.payloads (
     tags json not null,
     title text,
     started_by text collate "C",
-    headers bytea
+    headers bytea,
+    retry text
 );
 
 -- Most runs have no tags, and are not in this index.
@@ -429,17 +430,21 @@ create table {t}.records (
     location bytea,
     body bytea not null,
     created_at bigint not null,
-    updated_at bigint not null,
-    unique (kind, record_id)
+    updated_at bigint not null
 );
 
--- The records that are closed with their run. The end of any run looks here, and closed records leave this index.
-create index records_closing on {t}.records (run) where run is not null and is_open and end_state is not null;
 create index records_run on {t}.records (run, number) where run is not null;
 create index records_kind on {t}.records (kind, is_open, number);
 create index records_state on {t}.records (kind, state, number);
 create index records_due on {t}.records (kind, due_at, number) where due_at is not null;
 create index records_closed on {t}.records (kind, updated_at, number) where not is_open;
+
+-- The last two are those of single look-ups: while the table is empty, all indexes look the same to the server, and it
+-- takes the newest. A session keeps the plan that it made then, and with another index it would read all records of a run
+-- or of a kind.
+-- The records that are closed with their run. The end of any run looks here, and closed records leave this index.
+create index records_closing on {t}.records (run) where run is not null and is_open and end_state is not null;
+alter table {t}.records add unique (kind, record_id);
 
 -- One row for each label of a record, with what a listing by label mostly selects and sorts by.
 create table {t}.record_labels (
