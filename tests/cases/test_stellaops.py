@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from stepwell import Break, Context, Continue, Retry, RunPaused, WaitTimeout, step, workflow
+from stepwell.care import Retention
+from stepwell.clock import SECOND
+from stepwell.engine.retention import PruneReport, Retentions
 from stepwell.errors import StoreUnavailableError
 from stepwell.stores.base.views import RunFilter
 from tests.cases.harness import Harness, Node
@@ -206,7 +209,9 @@ async def test_st_13_a_request_to_a_store_that_is_away_for_a_moment_succeeds(har
     assert await harness.result(run) == "held out"
 
 
-async def test_st_15_a_run_whose_definition_is_missing_waits_until_it_is_deployed(harness: Harness, ledger: Ledger):
+async def test_st_15_a_run_whose_definition_is_missing_is_a_letter_until_it_is_deployed(
+    harness: Harness, ledger: Ledger
+):
     @workflow(version=2)
     async def flow(ctx: Context) -> str:
         return str(await ctx.step("work", ledger.body("work", "done")))
@@ -222,12 +227,15 @@ async def test_st_15_a_run_whose_definition_is_missing_waits_until_it_is_deploye
 
     assert (await harness.status(run)).status == "pending"
     assert "no worker for flow version 2" in (await client.engine.explain(run.run_id)).sentence
+    [letter] = await client.engine.dead_letters.list()
+    assert (letter.kind, letter.run_id, letter.workflow) == ("unserved", run.run_id, "flow")
     await harness.deploy(worker, old, flow)
     await harness.drain()
     assert await harness.result(run) == "done"
+    assert await client.engine.dead_letters.list() == []
 
 
-async def test_st_16_a_run_that_kills_its_workers_is_paused_and_can_be_resumed(
+async def test_st_16_a_run_that_kills_its_workers_is_a_letter_and_can_be_resumed(
     harness: Harness, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO, "stepwell.worker")
@@ -260,6 +268,8 @@ async def test_st_16_a_run_that_kills_its_workers_is_paused_and_can_be_resumed(
         await harness.result(run)
     assert (caught.value.failure.code, caught.value.failure.path) == ("SW202", "deadly")
     assert ledger.counts == {"safe": 1, "deadly": 3}
+    [letter] = await client.engine.dead_letters.list()
+    assert (letter.kind, letter.run_id, letter.code) == ("poison", run.run_id, "SW202")
     words = f"PoisonError: run {run.run_id} lost its worker 3 times without any progress"
     assert f"flow {run.run_id} is paused at deadly: {words}" in caplog.messages
     is_poison = False
@@ -326,6 +336,35 @@ async def test_st_19_a_worker_with_nothing_due_looks_for_nothing(harness: Harnes
     await harness.advance("1d")
 
     assert await harness.result(run) == "woke"
+
+
+async def test_st_21_one_worker_prunes_and_another_goes_on_when_it_dies(harness: Harness):
+    @workflow
+    async def quick(ctx: Context, number: int) -> int:
+        return number
+
+    keeps = Retention(completed="1h")
+    client = await harness.client()
+    one = await harness.worker(quick, lease="10s", sweep_every="5s")
+    for number in range(3):
+        await one.start(quick, number)
+    await harness.advance("2h")
+    care = [Retentions(client.engine._backend, keeps, ["quick"]) for _ in range(2)]
+
+    assert await care[0].begin_round("first") is None
+    kept_out_until = await care[1].begin_round("second")
+    assert kept_out_until is not None
+    assert await care[0].note_round("first", PruneReport(), is_over=False)
+    await harness.advance((kept_out_until - client.engine.now()) / SECOND + 600)  # it says nothing any more
+    assert await care[1].begin_round("second") is None
+    assert not await care[0].note_round("first", PruneReport(runs=3), is_over=True)  # it was overtaken
+    work = care[1].begin()
+    report = await work.finish()
+    assert await care[1].note_round("second", report, is_over=True)
+
+    assert (report.runs, await client.engine.runs.list()) == (3, [])
+    [last] = await care[1].rounds()
+    assert (last.worker, last.runs, last.is_running) == ("second", 3, False)
 
 
 async def test_st_24_a_crash_between_child_and_parent_leaves_no_orphan(harness: Harness, ledger: Ledger):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,3 +99,38 @@ def test_a_backup_is_noted(cli: Cli, db: Shop, tmp_path: Any) -> None:
 @pytest.fixture(autouse=True)
 def _no_app(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STEPWELL_APP", raising=False)
+
+
+def test_the_footprint_names_workflows_and_tables(cli: Cli, db: Shop) -> None:
+    ask = ("--db", db.url)
+    shown = cli("footprint", *ask)
+    assert shown.code == 0
+    assert "nothing says how long. --older 30d shows" in shown.out
+    assert {line.split("\t")[0] for line in shown.out.splitlines()} >= {
+        "WORKFLOW",
+        "checkout",
+        "TABLE",
+        "runs",
+        "entries",
+    }
+
+    body = cli("footprint", "--older", "1h", "-o", "json", *ask).json
+    assert (body["schema"], body["prunable_bytes"]) == ("stepwell.footprint/1", 0)
+    workflows = {one["workflow"]: one for one in body["workflows"]}
+    assert workflows["checkout"]["runs"] == 1
+    assert workflows["checkout"]["bytes"] > 0
+    of_runs = sum(one["bytes"] for one in body["workflows"])
+    assert 0 < of_runs <= sum(one["bytes"] + one["index_bytes"] for one in body["tables"]) <= body["bytes"]
+
+    assert cli("footprint", "--workflow", "checkout", *ask).code == 2
+    assert "TABLE" in cli("footprint", "--all", *ask).out
+
+
+def test_a_vacuum_says_what_it_came_to_and_needs_a_database(cli: Cli, db: Shop, tmp_path: Path) -> None:
+    done = cli("vacuum", "--db", db.url)
+    assert (done.code, done.out.startswith("Vacuumed ")) == (0, True)
+    body = cli("vacuum", "-o", "json", "--db", db.url).json
+    assert (body["schema"], body["dropped"], body["after"] <= body["before"]) == ("stepwell.vacuum/1", [], True)
+    assert cli("vacuum", "--db", f"sqlite:///{tmp_path}/none.db").code != 0
+    assert not (tmp_path / "none.db").exists()
+    assert cli("vacuum", "--db", "memory:").code != 0

@@ -56,6 +56,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
         "served",
         "clock",
         "size",
+        "blobs",
         "paused",
         "workflows",
         "pending",
@@ -69,7 +70,7 @@ def test_a_file_is_examined_in_lines(cli: Cli, db: Shop) -> None:
     warned = [line[2:18].strip() for line in lines if line.startswith("⚠")]
     assert warned == ["workers", "rollbacks", "failed", "changed code"]
     assert any(line.split()[:2] == ["fix", "stepwell"] for line in lines)
-    assert lines[-1] == "4 warnings in 28 checks."
+    assert lines[-1] == "4 warnings in 29 checks."
 
 
 def test_what_needs_a_person_has_a_count_an_example_and_a_command(cli: Cli, db: Shop) -> None:
@@ -158,9 +159,9 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
     names = {"check", "verdict", "found", "why", "fix", "remedy", "advice", "filter", "runs", "examples"}
-    assert [set(finding) for finding in body["findings"]] == [names] * 28
+    assert [set(finding) for finding in body["findings"]] == [names] * 29
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
-    assert len(lines) == 28
+    assert len(lines) == 29
 
 
 def test_a_terminal_without_symbols_gets_none(cli: Cli, db: Shop) -> None:
@@ -211,7 +212,7 @@ def test_a_server_that_is_as_it_should_be_is_fine(cli: Cli) -> None:
         assert cli("migrate", "--db", url).code == 0
         said = cli("doctor", "--db", url, "--strict")
 
-    assert (said.code, said.out.splitlines()[-1]) == (0, "All 31 checks are fine.")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "All 32 checks are fine.")
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
@@ -346,6 +347,7 @@ def test_a_database_is_made_ready_once(cli: Cli, postgres_url: str) -> None:
         "before": 0,
         "after": 1,
         "is_done": True,
+        "dropped": [],
     }
     assert (again["before"], again["after"], again["functions"], again["is_done"]) == (1, 1, "", False)
     assert cli("migrate", "--db", postgres_url).out.startswith("Nothing to do: ")

@@ -29,7 +29,7 @@ from examples import (
     shipping,
 )
 from examples import throttled_calls as throttled
-from stepwell import Engine, RetryAfter, RunFailed, step
+from stepwell import RetryAfter, RunFailed, SyncEngine, step
 from stepwell.clock import to_datetime
 from stepwell.sinks import EmittedEvent, handler
 from tests.cases.harness import Harness
@@ -531,20 +531,20 @@ async def test_people_hear_once_that_orders_fail_and_once_that_it_is_over(harnes
     assert heard == [("firing", "orders fail"), ("ok", "orders fail")]
 
 
-async def test_nothing_that_a_customer_said_is_left_after_an_erasure(tmp_path: Path):
+def test_nothing_that_a_customer_said_is_left_after_an_erasure(tmp_path: Path):
     file = tmp_path / "shop.db"
     flows = [erase_customer.sell, erase_customer.ship, erase_customer.subscription]
     order = erase_customer.Order(42, "Xanadu Street 1")
-    async with Engine(f"sqlite:///{file}", workflows=flows) as engine:
-        await (await engine.start(erase_customer.sell, order, key="o1")).result()
-        waiting = await engine.start(erase_customer.subscription, order, key="s1", attributes={"customer": 42})
-        left = await engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
-        assert (left.runs, left.left) == (2, (waiting.run_id,))
+    with SyncEngine(f"sqlite:///{file}", workflows=flows) as engine:
+        engine.start(erase_customer.sell, order, key="o1").result()
+        waiting = engine.start(erase_customer.subscription, order, key="s1", attributes={"customer": 42})
+        first = engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
+        assert (first.runs, first.left) == (2, (waiting.run_id,))
         assert b"Xanadu Street 1" in rows_of(file)
-        await engine.signal("s1", "cancel")
-        await waiting.result()
-        await engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
-        acts = await engine.holds.list_acts()
+        engine.signal("s1", "cancel")
+        waiting.result()
+        engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
+        acts = engine.holds.list_acts()
 
     assert b"Xanadu" not in rows_of(file)
     assert {(one.verb, one.by) for one in acts} == {("erase", "dpo")}

@@ -35,6 +35,14 @@ def test_each_due_tick_is_dealt_with_once_as_declared(seed: int) -> None:
     assert report.stats["complete schedules"] > 0
 
 
+@pytest.mark.timeout(300)
+def test_a_run_whose_worker_died_before_it_saw_the_cancel_counts_as_replaced() -> None:
+    report = simulate_schedules(21)
+
+    assert report.violations == []
+    assert report.stats["ticks"] > 1_000
+
+
 def test_every_switch_has_a_seed() -> None:
     assert _SEEDS.keys() == SCHEDULE_SWITCHES.keys()
 

@@ -132,3 +132,20 @@ async def test_the_original_bytes_of_a_letter_are_as_they_came(any_desk: Desk, m
     refused = await desk.get(path, role=Role.VIEWER)
     assert (refused.status_code, refused.json()["code"]) == (403, "SW801")
     assert (await desk.get("/api/dead-letters/hook-nothing/original")).status_code == 404
+
+
+async def test_the_footprint_has_workflows_and_tables_and_a_store_in_memory_has_none(any_desk: Desk) -> None:
+    desk = any_desk
+    run_id = await desk.start("declined", {"customer": "ann", "amount": 3})
+    await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
+
+    answer = await desk.get("/api/retention/footprint")
+
+    if answer.status_code != 200:
+        assert (answer.status_code, answer.json()["code"]) == (400, "SW103")
+        assert "exists only in this process" in answer.json()["title"]
+        return
+    body = answer.json()
+    assert "declined" in [one["workflow"] for one in body["workflows"]]
+    assert "runs" in [one["name"] for one in body["tables"]]
+    assert (body["prunable_bytes"], body["bytes"] > 0) == (None, True)

@@ -428,3 +428,10 @@ def test_an_error_within_a_check_is_a_finding_and_the_other_checks_run(url: str)
 
     assert found["workers"].found.startswith("SW610 ")
     assert found["size"].verdict is Verdict.OK
+
+
+def test_a_large_payload_that_nothing_refers_to_is_a_warning(url: str) -> None:
+    execute(url, "insert into stepwell.blobs (hash, content, stored_at) values (sha256('x'), 'x', 0)")
+    found = examine(url)["blobs"]
+
+    assert (found.verdict, found.found) == (Verdict.WARN, "nothing refers to 1 large payload any more")

@@ -240,3 +240,12 @@ async def test_a_long_backlog_is_not_counted_to_its_end(
     await store.close()
 
     assert examine(environment, path)["backlog"].found == "more than 3 runs are due"
+
+
+def test_a_large_payload_that_nothing_refers_to_is_a_warning(environment: Environment, path: Path) -> None:
+    execute(path, "insert into stepwell_blobs (hash, content, stored_at) values (zeroblob(32), x'01', 0)")
+    found = examine(environment, path)["blobs"]
+
+    assert (found.verdict, found.found) == (Verdict.WARN, "nothing refers to 1 large payload any more")
+    execute(path, "update stepwell_blobs set stored_at = (1 << 62)")  # its reference may be about to be written
+    assert examine(environment, path)["blobs"].verdict is Verdict.OK
