@@ -49,6 +49,8 @@ export interface Act<T> {
   about?: string;
   permission: Permission;
   isDangerous?: boolean;
+  /** On the button of its dialog, if that says more than the label. */
+  confirm?: string;
   /** Without fields, it is done at once. Fields may depend on the values of others. */
   fields?: (target: T, values: Values) => Field[];
   /** The command that does the same. */

@@ -112,6 +112,12 @@ export function momentOf(text: string): number {
   return Date.parse(zone.value === "utc" ? `${text}Z` : text);
 }
 
+/** The same time for a command line; TIME, if the field holds none. */
+export function isoOf(text: string): string {
+  const ms = momentOf(text);
+  return Number.isNaN(ms) ? "TIME" : new Date(ms).toISOString().replace(".000Z", "Z");
+}
+
 /** A number of bytes. */
 export function bytes(count: number): string {
   if (count < 1_000) return `${count} B`;

@@ -51,15 +51,34 @@ export const pages: Page[] = [
     key: "o",
   },
   {
+    path: "schedules",
+    page: lazy(() => import("./pages/schedules")),
+    nav: { label: words.nav.schedules, icon: "schedules", group: 2 },
+    key: "s",
+  },
+  { path: "schedules/:schedule", page: lazy(() => import("./pages/schedule")) },
+  {
+    path: "dead-letters",
+    page: lazy(() => import("./pages/dead-letters")),
+    nav: { label: words.nav.letters, icon: "dlq", group: 3 },
+    key: "x",
+  },
+  {
+    path: "alerts",
+    page: lazy(() => import("./pages/alerts")),
+    nav: { label: words.nav.alerts, icon: "alerts", group: 3 },
+    key: "l",
+  },
+  {
     path: "workers",
     page: lazy(() => import("./pages/workers")),
-    nav: { label: words.nav.workers, icon: "workers", group: 2 },
+    nav: { label: words.nav.workers, icon: "workers", group: 3 },
     key: "w",
   },
   {
     path: "doctor",
     page: lazy(() => import("./pages/doctor")),
-    nav: { label: words.nav.doctor, icon: "doctor", group: 2 },
+    nav: { label: words.nav.doctor, icon: "doctor", group: 3 },
     key: "d",
   },
   {
@@ -70,16 +89,22 @@ export const pages: Page[] = [
   },
   { path: "bulk/:bulk", page: lazy(() => import("./pages/bulk")) },
   {
+    path: "retention",
+    page: lazy(() => import("./pages/retention")),
+    nav: { label: words.nav.retention, icon: "retention", group: 4 },
+    key: "p",
+  },
+  {
     path: "audit",
     page: lazy(() => import("./pages/audit")),
-    nav: { label: words.nav.audit, icon: "audit", group: 3 },
+    nav: { label: words.nav.audit, icon: "audit", group: 4 },
     key: "a",
     permission: "audit",
   },
   {
     path: "settings",
     page: lazy(() => import("./pages/settings")),
-    nav: { label: words.nav.settings, icon: "settings", group: 3 },
+    nav: { label: words.nav.settings, icon: "settings", group: 4 },
     key: ",",
   },
 ];

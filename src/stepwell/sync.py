@@ -21,6 +21,7 @@ from stepwell.engine.diagnosis import Diagnosis, Examination
 from stepwell.engine.error_groups import ErrorGroup
 from stepwell.engine.events import Events, KeptEventView, PastEventView
 from stepwell.engine.explanations import Explanation
+from stepwell.engine.footprint import Footprint
 from stepwell.engine.handles import Handle
 from stepwell.engine.histories import Histories, PublishedView, TreeView
 from stepwell.engine.holds import Holds
@@ -42,7 +43,16 @@ from stepwell.engine.reasons import Reason
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.reschedules import Rescheduled
-from stepwell.engine.retention import BackupNote, EraseReport, PruneReport, PruneRound, Retention, Retentions
+from stepwell.engine.retention import (
+    AHEAD_MAX,
+    BackupNote,
+    EraseReport,
+    PruneAhead,
+    PruneReport,
+    PruneRound,
+    Retention,
+    Retentions,
+)
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.schedule_views import (
@@ -697,6 +707,10 @@ class SyncSchedules:
         """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
         return self._portal.wait(self._inner.next_of(limit, **times))
 
+    def words_of(self, **times: Unpack[ScheduleTimes]) -> str:
+        """Times that are no schedule yet, in words: "weekdays at 06:00, Europe/Berlin"."""
+        return self._inner.words_of(**times)
+
     def preview(self, name: str, since: datetime, until: datetime, *, limit: int = 1000) -> list[PreviewedTickView]:
         """Each tick from `since` on and before `until`: what became of it, or what will, and why. Changes nothing.
 
@@ -737,7 +751,7 @@ class SyncRepairs:
 
     def retry(self, target: str, *, by: str = "") -> bool:
         """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
-        with a fresh budget of attempts.
+        with a fresh budget of attempts. A failed run whose next attempt waits begins that attempt at once.
 
         False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
         that a worker spends in memory, or a wait inside a rollback, is not ended.
@@ -942,6 +956,7 @@ class SyncAlerts:
         self._inner = inner
         self.measures = inner.measures
         self.declared = inner.declared
+        self.notifiers = inner.notifiers
 
     def create(self, alert: Alert, *, by: str = "") -> bool:
         """Create a rule, or change it. False if it is like this already."""
@@ -1388,6 +1403,12 @@ class SyncRetentions:
         self._inner = inner
         self.policy = inner.policy
 
+    def look_ahead(self, retention: Retention | None = None, *, seen_max: int = AHEAD_MAX) -> PruneAhead:
+        """What a round would delete now, by this retention or by that of the app. It deletes nothing, and looks at the
+        runs that ended first, about `seen_max` of them. Raises `InvalidOptionError` like `begin`.
+        """
+        return self._portal.wait(self._inner.look_ahead(retention, seen_max=seen_max))
+
     def note_backup(self, target: str, size: int) -> None:
         """Note that this database was copied now, for `stepwell doctor`."""
         self._portal.wait(self._inner.note_backup(target, size))
@@ -1416,6 +1437,14 @@ class SyncRetentions:
         stored by their hash are deleted by a later `prune`, a day after they were last used.
         """
         return self._portal.wait(self._inner.erase(where, by=by, reason=reason, dry_run=dry_run))
+
+    def footprint(self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None) -> Footprint:
+        """Where the bytes of the database are, how fast it grows, and what pruning by this retention, or that of the
+        app, would free. Reads the structure of all tables, which takes seconds for gigabytes; changes nothing.
+
+        Without a retention it may be a minute old: callers at about the same time share one.
+        """
+        return self._portal.wait(self._inner.footprint(retention, workflows=workflows))
 
 
 class SyncEngine:
@@ -1526,6 +1555,9 @@ class SyncEngine:
 
         A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
         run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `retry=Retry(max_attempts=5, initial="1m")` tries the whole run again if it fails, after its steps were undone.
+        Each attempt is a run with the same key, and the handle, `result` and `status` by key follow to the last one.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does

@@ -50,6 +50,12 @@ PAGES = {
     "bulk/bulk-1": "bulk-1",
     "bulk/bulk-1?outcome=refused": "bulk-1",
     "bulk/bulk-999": "bulk-999",
+    "schedules": "Schedules",
+    "schedules/nobody": "nobody",
+    "alerts": "Alerts",
+    "dead-letters": "Dead letters",
+    "dead-letters?letter=event-1": "Dead letters",
+    "retention": "Retention",
     "workers": "Workers",
     "audit": "Audit",
     "settings": "Settings",
@@ -77,6 +83,10 @@ NARROW = (
     "bulk",
     "bulk/bulk-1",
     "runs?q=sort:-took&columns=status,key,title,tags,started_by,parent,took,attr.amount,run",
+    "schedules",
+    "alerts",
+    "dead-letters",
+    "retention",
     "workflows",
     "workflows/order_fulfilment",
     "doctor",
@@ -115,6 +125,23 @@ def test_the_pages_are_small(open_page: Open) -> None:
 
     assert 10_000 < first <= 90_000
     assert first < whole <= 200_000
+
+
+def test_an_empty_page_teaches(open_page: Open) -> None:
+    page = open_page()
+    for path, title, command, act in (
+        ("schedules", "No schedule yet", "stepwell schedule new nightly", "New schedule…"),
+        ("alerts", "No rule watches the runs", "stepwell alert create", "New rule…"),
+        ("dead-letters", "Nothing was given up", "stepwell dlq ls", ""),
+    ):
+        page.goto(f"/{path}")
+        empty = page.locator(".empty")
+        expect(empty.get_by_role("heading")).to_have_text(title)
+        expect(empty.locator("code")).to_contain_text(command)
+        if act:
+            expect(empty.get_by_role("button", name=act)).to_be_visible()
+    page.goto("/retention")
+    expect(page.get_by_text("This server knows no policy")).to_be_visible()
 
 
 def test_stored_text_is_text_and_never_markup(open_page: Open) -> None:

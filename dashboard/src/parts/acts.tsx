@@ -28,6 +28,7 @@ import type { IconName } from "./sprite";
 
 const SHOWN_MAX = 3;
 const TYPED_MS = 300;
+const ASIDE_MAX = 24;
 
 /** The acts that are offered, and the command of the one that is pointed at or focused: at rest, of the first. */
 export function ActBar(props: { offers: Offer[]; isBelow?: boolean; hasPrimary?: boolean }) {
@@ -202,7 +203,7 @@ function AskDialog(props: { offer: Offer }) {
               aria-busy={isBusy}
               disabled={isBusy}
             >
-              {plainLabel(act as Act<never>)}
+              {act.confirm ?? plainLabel(act as Act<never>)}
             </button>
           </div>
         </footer>
@@ -248,7 +249,7 @@ function Groups(props: { outlook: Outlook }) {
                 <span class="ell">
                   <bdi>{line.text}</bdi>
                 </span>
-                {line.note && <span class="why-so">{line.note}</span>}
+                {line.note && <span class={line.note.length > ASIDE_MAX ? "why-so" : "dim small"}>{line.note}</span>}
               </li>
             ))}
             {group.more !== undefined && group.more > 0 && <li class="dim">{words.plan.more(group.more)}</li>}

@@ -17,7 +17,7 @@ from stepwell.ids import EventId
 from stepwell.model.events import TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
 from stepwell.model.runs import check_text
 from stepwell.model.topics import Event, topic_of
-from stepwell.replay.primitives.send import kept_for
+from stepwell.replay.primitives.send import read_retention
 
 TRIES_MAX: Final = 20  # of an event whose triggers change meanwhile
 EVENT_ID_MAX = 500
@@ -107,7 +107,7 @@ class Events:
             encode_event(self._backend.codec, value, hint, topic=topic, event_id=event_id),
             facets_of(self._backend.codec, topic, value),
             deliver,
-            kept_for(retain),
+            read_retention(retain),
         )
 
     async def list_recent(self, topic: str | None = None, *, limit: int = 100) -> list[PastEventView]:

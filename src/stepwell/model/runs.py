@@ -86,6 +86,7 @@ class NewRun(NamedTuple):
     started_by: str | None = None  # the person, as the caller names them
     attributes: Attributes = ()
     headers: bytes | None = None  # encoded
+    retry: str | None = None  # whether the whole run is tried again, and how often it was; see model.run_retries
 
     @property
     def definition(self) -> str:
@@ -136,6 +137,7 @@ class Run(NamedTuple):
     attributes: Attributes = ()
     dedup: Span = Span(0)  # how long after its end a start with its key gets this run: it is not pruned before
     headers: bytes | None = None  # encoded; see model.headers
+    retry: str | None = None  # whether the whole run is tried again, and how often it was; see model.run_retries
 
     @property
     def damage(self) -> str:

@@ -222,6 +222,18 @@ def judge_size(size: int, runs: int, recent: int, recent_max: int, free: int | N
     )
 
 
+def judge_blobs(leaked: int) -> Finding:
+    """Judge how many large payloads nothing refers to, although they were last used two days ago or earlier."""
+    if not leaked:
+        return fine("blobs", "something refers to every large payload, or it is new")
+    return warning(
+        "blobs",
+        f"nothing refers to {leaked:,} large payload{'s' if leaked > 1 else ''} any more",
+        why="their runs were erased or pruned, and no worker has cleaned up since",
+        fix="start a worker of an App with a retention, or: stepwell prune --older 30d",
+    )
+
+
 def judge_audit(found: Verified) -> Finding:
     """Judge the lines of the audit."""
     if not found.breaks:

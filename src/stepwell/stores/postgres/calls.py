@@ -517,6 +517,7 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
         title=new.title,
         started_by=new.started_by,
         headers=new.headers,
+        retry=new.retry,
         attributes=new.attributes,
     )
     return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))

@@ -54,9 +54,9 @@ begin
         headed as (
             insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from made
         )
-        insert into {t}.payloads (run, input, tags, title, started_by, headers)
+        insert into {t}.payloads (run, input, tags, title, started_by, headers, retry)
         select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
-            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers})
+            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}), p_new->>{NewRun.retry}
         from made
         returning run into v_run;
         if p_new->{NewRun.attributes} <> '[]' and v_run is not null then
@@ -74,6 +74,7 @@ create function {f}.deliver_single(p_now bigint, p_new jsonb, p_claimant jsonb) 
 declare
     v_name text := p_new->>{NewSignal.name};
     v_owner bigint;
+    v_pending bigint;
     r record;
 begin
     if p_claimant is null or p_new->>{NewSignal.dedup_key} is not null then
@@ -94,6 +95,10 @@ begin
     ) then
         return null;
     end if;
+    v_pending := {f}.count_signals(p_new, r.id, null);
+    if v_pending >= (p_new->>{NewSignal.pending_max})::bigint then
+        return null;
+    end if;
     insert into {t}.signals (signal_id, run, name, payload, sent_at, asks)
     values (p_new->>{NewSignal.signal_id}, r.id, v_name, {f}.unb64(p_new->>{NewSignal.payload}), p_now,
         (p_new->>{NewSignal.asks})::boolean)
@@ -101,7 +106,7 @@ begin
     if not found then
         return null;
     end if;
-    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
+    return '[[["delivered",' || to_json(r.run_id)::text || ',true,' || coalesce(v_pending + 1, 0) || ']],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
 end $$;
 
 -- `change_records` for one change of a record that sends one signal to a waiting run, which nobody claims with it; null if

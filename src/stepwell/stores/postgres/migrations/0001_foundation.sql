@@ -27,7 +27,8 @@ create table {t}.definitions (
     unique (workflow, version, priority)
 );
 
--- `writes_plain`: the worker existed before the first encrypted value; it may not commit any more.
+-- `writes_plain`: the worker existed before the first encrypted value; it may not commit any more. `functions`: the schema
+-- with the functions of its release, which nobody may drop while the worker is alive.
 create table {t}.workers (
     id bigint generated always as identity primary key,
     incarnation text not null unique,
@@ -35,6 +36,7 @@ create table {t}.workers (
     started_at bigint not null,
     lease_until bigint not null,
     definitions text[] not null,
+    functions text not null,
     writes_plain boolean not null default false
 )
 with (fillfactor = 50);
@@ -126,7 +128,8 @@ create table {t}.payloads (
     tags json not null,
     title text,
     started_by text collate "C",
-    headers bytea
+    headers bytea,
+    retry text
 );
 
 -- Most runs have no tags, and are not in this index.
