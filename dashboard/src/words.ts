@@ -1509,6 +1509,7 @@ export const words = {
       duplicate: "It was there already.",
       held: "It is held for the next run of this key.",
       missing: "There is no such run.",
+      full: "The run has as many unread signals as it may have.",
     },
     redrive: "Redrive…",
     redriveTitle: "Continue the run",
