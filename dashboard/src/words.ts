@@ -5,6 +5,7 @@ const runs = (count: number) => (count === 1 ? "run" : "runs");
 export const words = {
   product: "stepwell",
   reading: "Reading…",
+  table: (name: string) => `${name}, as a table`,
   again: "Try again",
   close: "Close",
   leave: "Cancel",

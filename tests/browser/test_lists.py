@@ -226,7 +226,7 @@ def test_an_event_is_published_and_listed(tabs: Tabs) -> None:
     dialog.get_by_label(re.compile("^Keep for later")).fill("")
     dialog.get_by_role("button", name="Publish").press("Enter")
     expect(page.get_by_text("1 run got it.")).to_be_visible()
-    expect(page.get_by_role("region", name="Latest events").nth(1).get_by_role("row").nth(1)).to_contain_text(
+    expect(page.get_by_role("region", name="Latest events, as a table").get_by_role("row").nth(1)).to_contain_text(
         "shipment.packed"
     )
 

@@ -41,13 +41,15 @@ async def test_the_doctor_tells_what_needs_a_person_with_the_request_that_helps(
     assert (example["key"], example["workflow"], example["status"]) == ("declined-0", "declined", "failed")
     assert example["advice"]["path"] == "/api/runs/declined-0/retry"
     assert example["why"]
+    [paused] = needs["changed code"]["examples"]
+    assert (paused["key"], paused["status"], paused["advice"]["verb"]) == ("confused-1", "paused", "why")
     assert needs["changed code"]["filter"] == "status:paused"
     assert blind["store"] == []
     only = (await any_desk.get("/api/doctor", params={"store": "false"})).json()
     assert (only["store"], [one["check"] for one in only["needs"]]) == ([], [one["check"] for one in found["needs"]])
     assert blind["needs"] == found["needs"]
     quick, everything = ([one["check"] for one in each["store"]] for each in (found, whole))
-    assert set(everything) - set(quick) <= {"integrity", "audit"}
+    assert set(everything) - set(quick) <= {"integrity", "audit", "blobs"}
     assert ("schema" in quick) == ("audit" in everything) == (any_desk.engine._backend.opened.diagnosis() is not None)
 
 

@@ -200,7 +200,7 @@ function Items(props: { bulk: Bulk; query: Record<string, string> }) {
       {!found && reading.problem.value && <ProblemBox problem={reading.problem.value} again={() => reading.again()} />}
       {found?.items.length === 0 && <None>{outcome ? said.noneSuch : said.nothingYet}</None>}
       {found && found.items.length > 0 && (
-        <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={said.runs}>
+        <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={words.table(said.runs)}>
           <table class="table bulk-items">
             <colgroup>
               <col class="b-st" />

@@ -138,7 +138,7 @@ function Section(props: { title: string; about?: ComponentChildren; none: string
 
 function Wide(props: { label: string; columns: string[]; heads: [string, string?][]; children: ComponentChildren }) {
   return (
-    <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={props.label}>
+    <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={words.table(props.label)}>
       <table class="table wide">
         <colgroup>
           {props.columns.map((name, place) => (
@@ -229,7 +229,7 @@ function SignalDetail(props: { signal: Signal }) {
         <ActBar offers={[offer(redeliver, signal)]} isBelow />
         <div class="gap-t">
           <h3>{said.value}</h3>
-          <Json value={signal.payload} label={said.value} />
+          <Json value={signal.payload} label={`${said.value}: ${said.number(signal.number)}`} />
         </div>
       </div>
       <div>

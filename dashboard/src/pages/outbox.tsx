@@ -106,7 +106,7 @@ function Sinks(props: { sinks: Sink[] }) {
       <div class="bar">
         <h2>{said.sinks}</h2>
       </div>
-      <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={said.sinks}>
+      <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={words.table(said.sinks)}>
         <table class="table wide">
           <colgroup>
             <col class="v-for" />
@@ -150,7 +150,7 @@ function Sinks(props: { sinks: Sink[] }) {
 
 function OwedTable(props: { label: string; events: Owed[]; isDead?: boolean }) {
   return (
-    <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={props.label}>
+    <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={words.table(props.label)}>
       <table class="table wide">
         <colgroup>
           <col class="v-for" />
@@ -217,7 +217,7 @@ function OwedRow(props: { event: Owed }) {
             <ActBar offers={[...(event.died_at ? [offer(replayEvent, event)] : []), offer(dropEvent, event)]} isBelow />
             <div class="gap-t">
               <h3>{said.payload}</h3>
-              <Json value={event.payload} label={said.payload} />
+              <Json value={event.payload} label={`${said.payload}: ${event.name} ${event.number}`} />
             </div>
           </div>
           <dl class="kv small">

@@ -212,8 +212,8 @@ function TriggerDetail(props: { trigger: Trigger }) {
         )}
         {!trigger.unreadable && (
           <div class="gap-t">
-            <h3>{said.input}</h3>
-            <Json value={trigger.input} label={said.input} />
+            <h2 class="h3">{said.input}</h2>
+            <Json value={trigger.input} label={`${said.input}: ${trigger.name}`} />
           </div>
         )}
       </div>
@@ -232,7 +232,7 @@ function TriggerDetail(props: { trigger: Trigger }) {
             </>
           )}
         </dl>
-        <h3 class="gap-t">{said.history}</h3>
+        <h2 class="h3 gap-t">{said.history}</h2>
         <ol class="history small">
           {acts.map((act, place) => (
             <li key={`${place} ${act.at}`}>
