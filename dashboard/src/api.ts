@@ -108,10 +108,10 @@ export async function read<P extends Paths<"get">>(
 }
 
 /** Change something. The header tells the server that one of its own pages asks. */
-export async function send<M extends Change, P extends Paths<M>>(
+export async function send<P extends { [One in Change]: Paths<One> }[Change], M extends Change>(
   method: M,
   path: P,
-  given: { parts?: Record<string, string>; body?: Body<P, M>; headers?: Record<string, string> } = {},
+  given: { parts?: Record<string, string>; query?: Record<string, string>; body?: Body<P, M>; headers?: Record<string, string> } = {},
 ): Promise<Answer<P, M>> {
   const headers: Record<string, string> = { "x-stepwell-page": "1", ...given.headers };
   const init: RequestInit = { method: method.toUpperCase(), headers };
@@ -119,7 +119,7 @@ export async function send<M extends Change, P extends Paths<M>>(
     headers["content-type"] = "application/json";
     init.body = JSON.stringify(given.body);
   }
-  const response = await ask(address(path, given.parts ?? {}, {}), init);
+  const response = await ask(address(path, given.parts ?? {}, given.query ?? {}), init);
   return (await response.json()) as Answer<P, M>;
 }
 

@@ -40,6 +40,24 @@ export const pages: Page[] = [
   },
   { path: "schedules/:schedule", page: lazy(() => import("./pages/schedule")) },
   {
+    path: "events",
+    page: lazy(() => import("./pages/events")),
+    nav: { label: words.nav.events, icon: "events", group: 2 },
+    key: "v",
+  },
+  {
+    path: "triggers",
+    page: lazy(() => import("./pages/triggers")),
+    nav: { label: words.nav.triggers, icon: "play", group: 2 },
+    key: "i",
+  },
+  {
+    path: "outbox",
+    page: lazy(() => import("./pages/outbox")),
+    nav: { label: words.nav.outbox, icon: "out", group: 2 },
+    key: "o",
+  },
+  {
     path: "dead-letters",
     page: lazy(() => import("./pages/dead-letters")),
     nav: { label: words.nav.letters, icon: "dlq", group: 3 },
@@ -63,6 +81,13 @@ export const pages: Page[] = [
     nav: { label: words.nav.doctor, icon: "doctor", group: 3 },
     key: "d",
   },
+  {
+    path: "bulk",
+    page: lazy(() => import("./pages/bulks")),
+    nav: { label: words.nav.bulk, icon: "bulk", group: 4 },
+    key: "b",
+  },
+  { path: "bulk/:bulk", page: lazy(() => import("./pages/bulk")) },
   {
     path: "retention",
     page: lazy(() => import("./pages/retention")),

@@ -14,19 +14,20 @@ from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.alert_rules import Alert
 from stepwell.engine.alerts import AlertActView, Alerts, AlertView
-from stepwell.engine.bulks import BulkItem, Bulks, BulkView
+from stepwell.engine.bulks import BulkItem, BulkPreview, Bulks, BulkView
 from stepwell.engine.catalogue import WorkflowFacts
 from stepwell.engine.dead_letters import DeadLetters, HandledLetter, Letter, LettersActed
 from stepwell.engine.diagnosis import Diagnosis, Examination
 from stepwell.engine.error_groups import ErrorGroup
-from stepwell.engine.events import Events, KeptEventView
+from stepwell.engine.events import Events, KeptEventView, PastEventView
 from stepwell.engine.explanations import Explanation
+from stepwell.engine.footprint import Footprint
 from stepwell.engine.handles import Handle
 from stepwell.engine.histories import Histories, PublishedView, TreeView
 from stepwell.engine.holds import Holds
 from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.movements import Movements, Report
-from stepwell.engine.outbox import Outbox, OwedEvent
+from stepwell.engine.outbox import Outbox, OwedEvent, SinkView
 from stepwell.engine.overviews import (
     COUNTED_MAX,
     GROUPED_MAX,
@@ -574,6 +575,13 @@ class SyncEvents:
         """Publish an event; returns how many runs got it. `Engine.publish` has the promises."""
         return self._portal.wait(self._inner.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
 
+    def list_recent(self, topic: str | None = None, *, limit: int = 100) -> list[PastEventView]:
+        """The latest events of a topic, or of all, newest first, without their payloads.
+
+        An event is remembered for 7 days, or as long as its topic keeps it. The newest 20,000 events are looked at.
+        """
+        return self._portal.wait(self._inner.list_recent(topic, limit=limit))
+
     def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
         """The events that topics (or one topic) keep for later waits, oldest first."""
         return self._portal.wait(self._inner.list(topic, limit=limit))
@@ -743,7 +751,7 @@ class SyncRepairs:
 
     def retry(self, target: str, *, by: str = "") -> bool:
         """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
-        with a fresh budget of attempts.
+        with a fresh budget of attempts. A failed run whose next attempt waits begins that attempt at once.
 
         False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
         that a worker spends in memory, or a wait inside a rollback, is not ended.
@@ -921,6 +929,10 @@ class SyncOutbox:
         """Dead letters with numbers above `after`, oldest first: events that a sink rejected too often."""
         return self._portal.wait(self._inner.list_dead(limit=limit, after=after))
 
+    def sinks(self) -> list[SinkView]:
+        """What each sink is owed, by its name. The oldest 20,000 events are counted."""
+        return self._portal.wait(self._inner.sinks())
+
     def replay(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
         """Retry a dead letter with a fresh budget of attempts; returns how many there were (one for each sink).
 
@@ -1079,6 +1091,13 @@ class SyncBulks:
         """
         return self._portal.wait(self._inner.match(where))
 
+    def preview(self, where: str | None = None, *, runs: Sequence[str] = ()) -> BulkPreview:
+        """What an act on these runs would find now, without their payloads. Changes nothing.
+
+        Raises `FilterError`, and `RequestError` for more than 100,000.
+        """
+        return self._portal.wait(self._inner.preview(where, runs=runs))
+
     def start(
         self,
         verb: str,
@@ -1229,6 +1248,12 @@ class SyncDiagnosis:
         old: callers at about the same time share one.
         """
         return self._portal.wait(self._inner.examine(is_quick=is_quick))
+
+    def examine_needs(self) -> Examination:
+        """What waits for a person, without the checks of the store: a page may ask again and again. It may be some
+        seconds old, as a quick examination.
+        """
+        return self._portal.wait(self._inner.examine_needs())
 
     def list_needs(self) -> list[Finding]:
         """A finding for each kind of thing that waits for a person: runs and events that no worker will move."""
@@ -1413,6 +1438,14 @@ class SyncRetentions:
         """
         return self._portal.wait(self._inner.erase(where, by=by, reason=reason, dry_run=dry_run))
 
+    def footprint(self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None) -> Footprint:
+        """Where the bytes of the database are, how fast it grows, and what pruning by this retention, or that of the
+        app, would free. Reads the structure of all tables, which takes seconds for gigabytes; changes nothing.
+
+        Without a retention it may be a minute old: callers at about the same time share one.
+        """
+        return self._portal.wait(self._inner.footprint(retention, workflows=workflows))
+
 
 class SyncEngine:
     """An `Engine` for code that is not asynchronous. It runs on an event loop in its own thread.
@@ -1522,6 +1555,9 @@ class SyncEngine:
 
         A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
         run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `retry=Retry(max_attempts=5, initial="1m")` tries the whole run again if it fails, after its steps were undone.
+        Each attempt is a run with the same key, and the handle, `result` and `status` by key follow to the last one.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
     from stepwell.engine.dead_letters import HandledLetter, Letter, LettersActed
     from stepwell.engine.explanations import Explanation
+    from stepwell.engine.footprint import Footprint, TableFootprint, WorkflowFootprint
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
@@ -57,6 +58,7 @@ __all__ = [
     "EraseReport",
     "Explanation",
     "FailureRecord",
+    "Footprint",
     "HandledLetter",
     "HoldActView",
     "HoldView",
@@ -84,12 +86,14 @@ __all__ = [
     "SignalView",
     "StreamItem",
     "StreamReset",
+    "TableFootprint",
     "TickView",
     "TriggerActView",
     "TriggerFailureView",
     "TriggerView",
     "TriggeredView",
     "WaitView",
+    "WorkflowFootprint",
 ]
 
 _HOMES = {
@@ -98,6 +102,7 @@ _HOMES = {
     "stepwell.engine.causes": ["Cause"],
     "stepwell.engine.dead_letters": ["HandledLetter", "Letter", "LettersActed"],
     "stepwell.engine.explanations": ["Explanation"],
+    "stepwell.engine.footprint": ["Footprint", "TableFootprint", "WorkflowFootprint"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],

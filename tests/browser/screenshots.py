@@ -68,6 +68,22 @@ def _read(page: Page) -> None:
     page.locator(".checks").first.wait_for()
 
 
+def _open_row(page: Page) -> None:
+    page.locator(".row-open").first.click()
+
+
+def _select(page: Page, rows: int) -> None:
+    page.locator("tbody tr").first.wait_for()
+    for number in range(rows):
+        page.locator("tbody input[type=checkbox]").nth(2 * number).evaluate("(it) => it.click()")
+
+
+def _bulk(page: Page, verb: str) -> None:
+    page.get_by_role("button", name="Act on all that match…").click()
+    page.get_by_role("button", name=f"{verb}…").click()
+    page.get_by_role("dialog").get_by_text("Such as").wait_for()
+
+
 SHOTS: Final = [
     Shot("home", ""),
     Shot("runs", "runs"),
@@ -107,6 +123,16 @@ SHOTS: Final = [
     Shot("compare", "compare/order-1/order-4711"),
     Shot("compare-wide", f"compare/hostile-1/{WIDE}"),
     Shot("compare-choose", "compare"),
+    Shot("runs-selected", "runs", lambda page: _select(page, 3)),
+    Shot("runs-columns", "runs?columns=status,key,run,workflow,why,tags,started_by,created,ended,took&q=sort:-took"),
+    Shot("dialog-bulk", "runs", lambda page: _bulk(page, "Cancel")),
+    Shot("dialog-view", "runs?q=status:failed+since:24h", _click("Save this view…")),
+    Shot("events", "events", _open_row),
+    Shot("triggers", "triggers", _open_row),
+    Shot("outbox", "outbox", _open_row),
+    Shot("bulks", "bulk"),
+    Shot("bulk", "bulk/bulk-1"),
+    Shot("dialog-publish", "events", _click("Publish…")),
     Shot("workers", "workers"),
     Shot("audit", "audit"),
     Shot("settings", "settings"),

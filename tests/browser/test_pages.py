@@ -14,7 +14,8 @@ from playwright.sync_api import Page, expect
 from stepwell.http import Role
 from stepwell.http.dashboard import FOLDER
 from tests.browser.conftest import Open, Tabs
-from tests.browser.seed import ARABIC, POISON, WIDE
+from tests.browser.seed import ARABIC, WIDE
+from tests.browser.shop import POISON
 from tests.browser.site import Site
 
 TABS = ("history&entry=1", "signals", "undo", "io", "related", "acts", "raw")
@@ -43,6 +44,18 @@ PAGES = {
     "dead-letters": "Dead letters",
     "dead-letters?letter=event-1": "Dead letters",
     "retention": "Retention",
+    "runs?q=sort:-took&columns=status,key,title,tags,started_by,parent,took,attr.amount": "Runs",
+    "runs?view=big+orders&q=workflow:order*+-tag:test+sort:-took": "Runs",
+    "runs?last=7d": "Runs",
+    "events": "Events",
+    "events?topic=order.packed": "Events",
+    "triggers": "Triggers",
+    "triggers?state=paused": "Triggers",
+    "outbox": "Outbox",
+    "bulk": "Bulk",
+    "bulk/bulk-1": "bulk-1",
+    "bulk/bulk-1?outcome=refused": "bulk-1",
+    "bulk/bulk-999": "bulk-999",
     "workers": "Workers",
     "audit": "Audit",
     "settings": "Settings",
@@ -68,6 +81,12 @@ NARROW = (
     "alerts",
     "dead-letters",
     "retention",
+    "events",
+    "triggers",
+    "outbox",
+    "bulk",
+    "bulk/bulk-1",
+    "runs?q=sort:-took&columns=status,key,title,tags,started_by,parent,took,attr.amount,run",
     "workflows",
     "workflows/order_fulfilment",
     "doctor",

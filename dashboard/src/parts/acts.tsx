@@ -88,6 +88,7 @@ function More(props: { offers: Offer[] }) {
 export function ActButton(props: {
   offer: Offer;
   isPrimary?: boolean;
+  isQuiet?: boolean;
   isSmall?: boolean;
   onPoint?: () => void;
   onLeave?: () => void;
@@ -97,7 +98,7 @@ export function ActButton(props: {
   return (
     <button
       type="button"
-      class={`btn ${props.isPrimary ? "primary" : ""} ${act.isDangerous ? "danger" : ""} ${props.isSmall ? "sm" : ""} ${isBusy ? "busy" : ""}`}
+      class={`btn ${props.isPrimary ? "primary" : ""} ${props.isQuiet ? "quiet" : ""} ${act.isDangerous ? "danger" : ""} ${props.isSmall ? "sm" : ""} ${isBusy ? "busy" : ""}`}
       aria-busy={isBusy}
       onClick={() => !isBusy && void begin(props.offer)}
       onMouseEnter={props.onPoint}

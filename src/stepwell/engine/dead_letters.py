@@ -468,14 +468,14 @@ class DeadLetters:
             "hook": self._hooks,
         }
         kinds: tuple[str, ...] = KINDS if kind is None else (kind,)
+        begun = "" if after is None else after.partition("-")[0]
         if after is not None:
-            begun = after.partition("-")[0]
             kinds = kinds[kinds.index(begun) :] if begun in kinds else ()
         found: list[Letter] = []
         is_behind = after is None
         for each in kinds:
             async for letter in sources[each]():
-                if not is_behind and letter.kind == kinds[0]:
+                if not is_behind and letter.kind == begun:
                     is_behind = letter.letter == after or _is_past(letter.letter, after or "")
                     if letter.letter == after or not is_behind:
                         continue

@@ -13,8 +13,10 @@ import msgspec
 from stepwell.clock import DAY, SECOND, Duration, Instant, Span, span, to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.filters import fitted, parse_filter
+from stepwell.engine.footprint import Footprint, footprint_of, upkeep_of
 from stepwell.engine.records import PAGE as RECORDS_PAGE
 from stepwell.engine.records import Document, Draft, NewLine, RecordKind, Records
+from stepwell.engine.sharing import Shared
 from stepwell.engine.system_runs import PREFIX
 from stepwell.engine.trigger_records import digest
 from stepwell.errors import InvalidOptionError
@@ -45,6 +47,7 @@ _ACTIVE_MAX: Final = 100_000
 _COUNTED_MAX: Final = 10_000_000
 _BLOB_GRACE: Final = Span(DAY)
 _BLOB_SLACK: Final = Span(12 * 3_600 * SECOND)  # twice as long as a process trusts that a blob is there
+_MEASURED_SECONDS: Final = 60.0  # of a footprint that is still given to other callers
 _PARTS: Final[tuple[Part, ...]] = ("events", "signals")
 _OUTCOMES: Final = ("completed", "failed", "compensated", "cancelled", "continued")
 
@@ -451,6 +454,7 @@ class Retentions:
         self._records = Records(backend, RecordKind.CARE, CareBody)
         self._backups = Records(backend, RecordKind.CARE, BackupBody)
         self._workflows = frozenset(workflows)
+        self._measured = Shared(backend.environment, self._measure, _MEASURED_SECONDS)
         self.policy = retention
 
     def begin(
@@ -481,6 +485,10 @@ class Retentions:
             await work.step()
         found = work.report()
         return PruneAhead(found.runs, found.trees, found.by_workflow, found.kept, work.seen, work.is_over)
+
+    async def tidy(self) -> tuple[str, ...]:
+        """Drop what no release uses any more, as far as this role may; returns what was dropped."""
+        return await self._backend.environment.executor.call_blocking(upkeep_of(self._backend).tidy)
 
     def new_name(self) -> str:
         """A name for a worker that makes rounds."""
@@ -600,6 +608,25 @@ class Retentions:
                 return EraseReport(matched, len(erased), tuple(left))
             # In an order by id, the last need not exist any more.
             last = runs[-1].run_id
+
+    async def footprint(
+        self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None
+    ) -> Footprint:
+        """Where the bytes of the database are, how fast it grows, and what pruning by this retention, or that of the
+        app, would free. Reads the structure of all tables, which takes seconds for gigabytes; changes nothing.
+
+        Without a retention it may be a minute old: callers at about the same time share one.
+        """
+        if retention is None:
+            return await self._measured.get()
+        return await self._measure(retention, workflows)
+
+    async def _measure(self, retention: Retention | None = None, workflows: Iterable[str] | None = None) -> Footprint:
+        backend, prunable = self._backend, None
+        if retention is not None or self.policy is not None:
+            prunable = (await self.begin(retention, workflows=workflows, dry_run=True).finish()).by_workflow
+        measure = upkeep_of(backend).measure
+        return footprint_of(await backend.environment.executor.call_blocking(measure), prunable)
 
     async def _trees(self, work: PrunePass, ids: Iterable[RunId], now: Instant) -> tuple[list[Tree], list[str]]:
         wanted = list(ids)

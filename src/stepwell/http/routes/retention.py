@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import msgspec
 
 from stepwell.clock import SECOND
 from stepwell.engine.facts import facts_of
+from stepwell.engine.footprint import Footprint, TableFootprint, WorkflowFootprint
 from stepwell.engine.retention import BackupNote, EraseReport, PruneAhead, PruneRound, Retention
 from stepwell.http.fields import DurationText, Text
 from stepwell.http.operations import HIDDEN_TEXT, Call, FilterText, Operation, Reply, look
@@ -50,6 +53,20 @@ class PruneAheadQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ended: DurationText | None = None
 
 
+class TableFootprintBody(fields_of(TableFootprint)):  # type: ignore[misc]
+    """What a table takes, in bytes."""
+
+
+class WorkflowFootprintBody(fields_of(WorkflowFootprint)):  # type: ignore[misc]
+    """What the runs of a workflow take, about, and what pruning by the policy would free."""
+
+
+class FootprintBody(
+    fields_of(Footprint, tables=list[TableFootprintBody], workflows=list[WorkflowFootprintBody])  # type: ignore[misc]
+):
+    """Where the bytes of the database are. `note` says what it does by itself about deleted rows."""
+
+
 class EraseBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which runs to erase with their trees, and why. With `dry_run`, they are only counted."""
 
@@ -80,6 +97,14 @@ async def look_ahead(call: Call) -> Reply:
     return Reply(PruneAheadBody(**facts_of(found, audience_of(call))))
 
 
+async def footprint(call: Call) -> Reply:
+    """Where the bytes of the database are. It may be a minute old: all callers share one."""
+    found = asdict(await call.services.engine.retention.footprint())
+    tables = [TableFootprintBody(**one) for one in found.pop("tables")]
+    workflows = [WorkflowFootprintBody(**one) for one in found.pop("workflows")]
+    return Reply(FootprintBody(**found, tables=tables, workflows=workflows))
+
+
 async def erase(call: Call) -> Reply:
     """Erase the runs that match a filter."""
     body: EraseBody = call.body
@@ -106,6 +131,7 @@ OPERATIONS = (
         {200: PruneAheadBody},
         query=PruneAheadQuery,
     ),
+    look("/retention/footprint", "show_footprint", footprint, "What the database takes", {200: FootprintBody}),
     Operation(
         method="POST",
         path="/retention/erase",

@@ -374,11 +374,11 @@ begin
     select run, (item->>{PackedRun.applied})::bigint, (item->{PackedRun.run}->>{Run.revision})::bigint,
         (item->{PackedRun.run}->>{Run.last_seq})::bigint, (item->{PackedRun.run}->>{Run.stalls})::bigint
     from {f}.arrived(p_items);
-    insert into {t}.payloads (run, input, output, failure, tags, title, started_by, headers)
+    insert into {t}.payloads (run, input, output, failure, tags, title, started_by, headers, retry)
     select run, {f}.unb64(item->{PackedRun.run}->>{Run.input}), {f}.unb64(item->{PackedRun.run}->>{Run.output}),
         {f}.unb64(item->{PackedRun.run}->>{Run.failure}), (item->{PackedRun.run}->{Run.tags})::json,
         item->{PackedRun.run}->>{Run.title}, item->{PackedRun.run}->>{Run.started_by},
-        {f}.unb64(item->{PackedRun.run}->>{Run.headers})
+        {f}.unb64(item->{PackedRun.run}->>{Run.headers}), item->{PackedRun.run}->>{Run.retry}
     from {f}.arrived(p_items);
     perform {f}.set_attributes(run, item->{PackedRun.run}->>{Run.run_id}, item->{PackedRun.run}->{Run.attributes})
     from {f}.arrived(p_items);

@@ -112,8 +112,8 @@ where r.id = :run;
 insert into stepwell_runs ({Run.*}, definition, number) values ({:Run.*}, :definition, :number) returning id;
 
 -- name: add_payloads
-insert into stepwell_payloads (run, input, output, failure, tags, title, started_by, headers)
-values (:run, :input, :output, :failure, :tags, :title, :started_by, :headers);
+insert into stepwell_payloads (run, input, output, failure, tags, title, started_by, headers, retry)
+values (:run, :input, :output, :failure, :tags, :title, :started_by, :headers, :retry);
 
 -- name: list_open_waits
 select position, armed from stepwell_waits where run = :run and topic is not null order by position;
