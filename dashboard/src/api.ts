@@ -108,7 +108,7 @@ export async function read<P extends Paths<"get">>(
 }
 
 /** Change something. The header tells the server that one of its own pages asks. */
-export async function send<P extends { [One in Change]: Paths<One> }[Change], M extends Change>(
+export async function send<M extends Change, P extends Paths<M>>(
   method: M,
   path: P,
   given: { parts?: Record<string, string>; query?: Record<string, string>; body?: Body<P, M>; headers?: Record<string, string> } = {},

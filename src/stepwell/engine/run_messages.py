@@ -28,7 +28,7 @@ class RunMessages:
         self._events = events
 
     async def deliver(self, event: EmittedEvent) -> None:
-        """Deliver one message. Raises `Fatal` if no further attempt can. A full mailbox or topic may have room later."""
+        """Deliver one message. Raises `Fatal` if no further attempt can. A full mailbox may have room later."""
         try:
             message = msgspec.convert(event.payload, Message)
             await self._act(message, event.id)
