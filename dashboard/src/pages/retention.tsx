@@ -100,7 +100,7 @@ function PolicyTable(props: { policy: Policy | null; due: Ahead | undefined }) {
   const { policy, due } = props;
   if (policy === null)
     return (
-      <section class="section" aria-label={said.policy}>
+      <section class="section">
         <h2>{said.policy}</h2>
         <div class="callout t-idle">
           <Icon name="info" />
@@ -118,7 +118,7 @@ function PolicyTable(props: { policy: Policy | null; due: Ahead | undefined }) {
     ...own.map((name) => ({ name, of: policy.workflows[name] ?? {}, due: dueOf([name]), isOwn: true })),
   ];
   return (
-    <section class="section" aria-label={said.policy}>
+    <section class="section">
       <div class="bar">
         <h2>{said.policy}</h2>
         <span class="dim">{said.policyText}</span>
@@ -216,7 +216,7 @@ function Pair(props: { name: string; text: string }) {
 
 function Rounds(props: { rounds: Schemas["PruneRoundBody"][] }) {
   return (
-    <section class="section" aria-label={said.rounds}>
+    <section class="section">
       <h2>{said.rounds}</h2>
       {props.rounds.length === 0 ? (
         <None>{said.noRound}</None>
@@ -268,7 +268,7 @@ function Footprint() {
   const reading = useReading("retention-footprint", (signal) => read("/api/retention/footprint", { signal }), FOOTPRINT_MS);
   const found = reading.data.value;
   return (
-    <section class="section" aria-label={said.footprint}>
+    <section class="section">
       <h2>{said.footprint}</h2>
       {!found && reading.problem.value && <p class="dim">{reading.problem.value.title || said.noFootprint}</p>}
       {!found && !reading.problem.value && <Skeleton rows={3} label={words.reading} />}
