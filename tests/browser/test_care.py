@@ -192,8 +192,9 @@ def test_a_test_of_a_rule_says_who_did_not_take_it(open_page: Open) -> None:
     expect(page.locator(".detail")).to_contain_text("chat <i>hook: Fatal: HTTP 410 Gone")
 
 
-def test_a_letter_is_edited_and_retried_with_the_keyboard(open_page: Open) -> None:
-    page = open_page()
+def test_a_letter_is_edited_and_retried_with_the_keyboard(tabs: Tabs) -> None:
+    tabs.watch.allowed = ("404 (Not Found)",)  # of the letter, once it was handled
+    page = tabs.open()
     settled(page, "What needs you")
     press(page, "g", "x")
     settled(page, "Dead letters")
