@@ -33,6 +33,13 @@ export const pages: Page[] = [
   },
   { path: "workflows/:workflow", page: lazy(() => import("./pages/workflow")) },
   {
+    path: "schedules",
+    page: lazy(() => import("./pages/schedules")),
+    nav: { label: words.nav.schedules, icon: "schedules", group: 2 },
+    key: "s",
+  },
+  { path: "schedules/:schedule", page: lazy(() => import("./pages/schedule")) },
+  {
     path: "events",
     page: lazy(() => import("./pages/events")),
     nav: { label: words.nav.events, icon: "events", group: 2 },
@@ -50,13 +57,6 @@ export const pages: Page[] = [
     nav: { label: words.nav.outbox, icon: "out", group: 2 },
     key: "o",
   },
-  {
-    path: "schedules",
-    page: lazy(() => import("./pages/schedules")),
-    nav: { label: words.nav.schedules, icon: "schedules", group: 2 },
-    key: "s",
-  },
-  { path: "schedules/:schedule", page: lazy(() => import("./pages/schedule")) },
   {
     path: "dead-letters",
     page: lazy(() => import("./pages/dead-letters")),
@@ -84,7 +84,7 @@ export const pages: Page[] = [
   {
     path: "bulk",
     page: lazy(() => import("./pages/bulks")),
-    nav: { label: words.nav.bulk, icon: "bulk", group: 3 },
+    nav: { label: words.nav.bulk, icon: "bulk", group: 4 },
     key: "b",
   },
   { path: "bulk/:bulk", page: lazy(() => import("./pages/bulk")) },

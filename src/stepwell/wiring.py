@@ -154,8 +154,8 @@ class Engine:
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
-        rules = Sources().alerts() if has_file and self._serves else {}
         notifiers = [sink.name for sink in described.sinks if wants(sink, f"{ALERTS}firing")]
+        rules = Sources().alerts() if has_file and self._serves else {}
         self.alerts = Alerts(backend, with_file(described.alerts, rules), notifiers)
         self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)

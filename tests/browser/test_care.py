@@ -94,8 +94,9 @@ def test_every_page_has_a_picture() -> None:
     assert len(all_shots()) >= len(routes())
 
 
-def test_a_schedule_is_made_with_the_keyboard_after_its_next_ticks_were_seen(open_page: Open) -> None:
-    page = open_page()
+def test_a_schedule_is_made_with_the_keyboard_after_its_next_ticks_were_seen(tabs: Tabs) -> None:
+    tabs.watch.allowed = ("400 (Bad Request)",)  # of times that are never due
+    page = tabs.open()
     settled(page, "What needs you")
     press(page, "g", "s")
     settled(page, "Schedules")
@@ -191,8 +192,9 @@ def test_a_test_of_a_rule_says_who_did_not_take_it(open_page: Open) -> None:
     expect(page.locator(".detail")).to_contain_text("chat <i>hook: Fatal: HTTP 410 Gone")
 
 
-def test_a_letter_is_edited_and_retried_with_the_keyboard(open_page: Open) -> None:
-    page = open_page()
+def test_a_letter_is_edited_and_retried_with_the_keyboard(tabs: Tabs) -> None:
+    tabs.watch.allowed = ("404 (Not Found)",)  # of the letter, once it was handled
+    page = tabs.open()
     settled(page, "What needs you")
     press(page, "g", "x")
     settled(page, "Dead letters")
@@ -200,8 +202,8 @@ def test_a_letter_is_edited_and_retried_with_the_keyboard(open_page: Open) -> No
     kinds.get_by_role("link", name="Signal", exact=True).focus()
     press(page, "Enter")
     expect(kinds.locator("li")).to_have_count(1)
-    press(page, "j")
-    press(page, "Enter")
+    link = kinds.get_by_role("link", name=re.compile("Signal documents for onb-0118"))
+    link.press("Enter")
     expect(page.get_by_role("heading", name="Signal documents for onb-0118")).to_be_visible()
     choose(page, "Edit and retry")
     dialog = page.get_by_role("dialog", name="Edit and retry")

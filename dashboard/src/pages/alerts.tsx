@@ -94,7 +94,7 @@ export default function Alerts(props: { query: Record<string, string> }) {
         <Firing key={one.name} listed={one} />
       ))}
       {found && found.length > 0 && (
-        <section class="section" aria-label={said.rules}>
+        <section class="section">
           <h2>{said.rules}</h2>
           <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={said.rules}>
             <table class="table rules" ref={list}>

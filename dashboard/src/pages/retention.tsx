@@ -88,6 +88,7 @@ export default function Retention() {
             </div>
           </section>
           <Rounds rounds={found.rounds} />
+          <Footprint />
           <Backup backup={found.backup} />
         </>
       )}
@@ -99,7 +100,7 @@ function PolicyTable(props: { policy: Policy | null; due: Ahead | undefined }) {
   const { policy, due } = props;
   if (policy === null)
     return (
-      <section class="section" aria-label={said.policy}>
+      <section class="section">
         <h2>{said.policy}</h2>
         <div class="callout t-idle">
           <Icon name="info" />
@@ -117,7 +118,7 @@ function PolicyTable(props: { policy: Policy | null; due: Ahead | undefined }) {
     ...own.map((name) => ({ name, of: policy.workflows[name] ?? {}, due: dueOf([name]), isOwn: true })),
   ];
   return (
-    <section class="section" aria-label={said.policy}>
+    <section class="section">
       <div class="bar">
         <h2>{said.policy}</h2>
         <span class="dim">{said.policyText}</span>
@@ -215,7 +216,7 @@ function Pair(props: { name: string; text: string }) {
 
 function Rounds(props: { rounds: Schemas["PruneRoundBody"][] }) {
   return (
-    <section class="section" aria-label={said.rounds}>
+    <section class="section">
       <h2>{said.rounds}</h2>
       {props.rounds.length === 0 ? (
         <None>{said.noRound}</None>
@@ -257,6 +258,103 @@ function RunningMark() {
       <Icon name="s-running" />
       {said.underWay}
     </span>
+  );
+}
+
+const FOOTPRINT_MS = 60_000;
+
+/** Where the bytes are, and how fast they grow. */
+function Footprint() {
+  const reading = useReading("retention-footprint", (signal) => read("/api/retention/footprint", { signal }), FOOTPRINT_MS);
+  const found = reading.data.value;
+  return (
+    <section class="section">
+      <h2>{said.footprint}</h2>
+      {!found && reading.problem.value && <p class="dim">{reading.problem.value.title || said.noFootprint}</p>}
+      {!found && !reading.problem.value && <Skeleton rows={3} label={words.reading} />}
+      {found && (
+        <>
+          <dl class="figures">
+            <Figure name={said.size} value={bytes(found.bytes)} />
+            <Figure name={said.log} value={bytes(found.log_bytes)} />
+            {found.reusable_bytes !== null && <Figure name={said.reusable} value={bytes(found.reusable_bytes)} />}
+            <Figure name={said.perDay} value={bytes(found.daily_bytes)} />
+            {found.prunable_bytes !== null && <Figure name={said.wouldFree} value={bytes(found.prunable_bytes)} />}
+          </dl>
+          {found.workflows.length > 0 && (
+            <div class="scroll-x" tabIndex={0} role="region" aria-label={said.footprint}>
+              <table class="table inset rets">
+                <thead>
+                  <tr>
+                    <th>{said.workflow}</th>
+                    <th class="num">{said.runCount}</th>
+                    <th class="num">{said.size}</th>
+                    <th class="num">{said.daily}</th>
+                    <th class="num">{said.wouldFree}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {found.workflows.map((one) => (
+                    <tr key={one.workflow}>
+                      <td>
+                        <bdi>{one.workflow}</bdi>
+                      </td>
+                      <td class="num">{number(one.runs)}</td>
+                      <td class="num">{bytes(one.bytes)}</td>
+                      <td class="num">{bytes(one.daily_bytes)}</td>
+                      <td class="num">{one.prunable_bytes === null ? "" : bytes(one.prunable_bytes)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )}
+          <details class="fold gap-t">
+            <summary>
+              <Icon name="right" />
+              {said.tables(found.tables.length)}
+            </summary>
+            <div class="scroll-x" tabIndex={0} role="region" aria-label={said.tables(found.tables.length)}>
+              <table class="table inset rets">
+                <thead>
+                  <tr>
+                    <th>{said.table}</th>
+                    <th class="num">{said.rowCount}</th>
+                    <th class="num">{said.tableSize}</th>
+                    <th class="num">{said.indexSize}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {found.tables.map((one) => (
+                    <tr key={one.name}>
+                      <td class="path">{one.name}</td>
+                      <td class="num">{number(one.rows)}</td>
+                      <td class="num">{bytes(one.bytes)}</td>
+                      <td class="num">{bytes(one.index_bytes)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          </details>
+          <p class="dim small gap-t">
+            {said.footprintText} {found.note}
+          </p>
+        </>
+      )}
+      <div class="foot">
+        <Command text="stepwell footprint" />
+      </div>
+    </section>
+  );
+}
+
+function Figure(props: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{props.name}</dt>
+      <dd>{props.value}</dd>
+    </div>
   );
 }
 

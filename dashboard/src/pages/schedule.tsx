@@ -125,7 +125,7 @@ function Preview(props: { schedule: Schedule; query: Record<string, string> }) {
     />
   );
   return (
-    <section class="section" aria-label={said.preview}>
+    <section class="section">
       <h2>{said.preview}</h2>
       <p class="dim">{said.previewText}</p>
       <form

@@ -35,7 +35,7 @@ export function ScheduleDetail(props: { schedule: Schedule; isWhole?: boolean; c
       <Trouble schedule={schedule} />
       <div class="sched-grid">
         <section>
-          <h3>{schedule.state === "paused" ? said.nextPaused : said.nextFive}</h3>
+          <h2 class="h3">{schedule.state === "paused" ? said.nextPaused : said.nextFive}</h2>
           {!next && reading.problem.value && <ProblemBox problem={reading.problem.value} again={() => reading.again()} />}
           {!next && !reading.problem.value && <Skeleton rows={5} label={words.reading} />}
           {next?.length === 0 && <None>{said.never}</None>}
@@ -58,7 +58,7 @@ export function ScheduleDetail(props: { schedule: Schedule; isWhole?: boolean; c
         </section>
         <Rules schedule={schedule} />
         <section>
-          <h3>{said.outcomes}</h3>
+          <h2 class="h3">{said.outcomes}</h2>
           <OutcomeList schedule={schedule} most={props.isWhole ? 20 : OUTCOMES_SHOWN} />
         </section>
       </div>
@@ -101,7 +101,7 @@ function Rules(props: { schedule: Schedule }) {
   const missed = said.catchUps[schedule.catch_up as keyof typeof said.catchUps] ?? schedule.catch_up;
   return (
     <section>
-      <h3>{said.rules}</h3>
+      <h2 class="h3">{said.rules}</h2>
       <dl class="kv small">
         <dt>{said.overlap}</dt>
         <dd>{said.overlaps[schedule.overlap as keyof typeof said.overlaps] ?? schedule.overlap}</dd>

@@ -476,10 +476,6 @@ class Retentions:
         names = self._workflows | set(map(workflow_of, self._backend.registry.definitions))
         return PrunePass(self._backend, self.policy, workflows=names, is_dry=dry_run)
 
-    async def tidy(self) -> tuple[str, ...]:
-        """Drop what no release uses any more, as far as this role may; returns what was dropped."""
-        return await self._backend.environment.executor.call_blocking(upkeep_of(self._backend).tidy)
-
     async def look_ahead(self, retention: Retention | None = None, *, seen_max: int = AHEAD_MAX) -> PruneAhead:
         """What a round would delete now, by this retention or by that of the app. It deletes nothing, and looks at the
         runs that ended first, about `seen_max` of them. Raises `InvalidOptionError` like `begin`.
@@ -489,6 +485,10 @@ class Retentions:
             await work.step()
         found = work.report()
         return PruneAhead(found.runs, found.trees, found.by_workflow, found.kept, work.seen, work.is_over)
+
+    async def tidy(self) -> tuple[str, ...]:
+        """Drop what no release uses any more, as far as this role may; returns what was dropped."""
+        return await self._backend.environment.executor.call_blocking(upkeep_of(self._backend).tidy)
 
     def new_name(self) -> str:
         """A name for a worker that makes rounds."""

@@ -123,7 +123,6 @@ def _keeps(policy: Retention) -> KeepsBody:
 
 OPERATIONS = (
     look("/retention", "show_retention", show, "How long runs are kept", {200: RetentionBody}),
-    look("/retention/footprint", "show_footprint", footprint, "What the database takes", {200: FootprintBody}),
     look(
         "/retention/ahead",
         "look_ahead_of_retention",
@@ -132,6 +131,7 @@ OPERATIONS = (
         {200: PruneAheadBody},
         query=PruneAheadQuery,
     ),
+    look("/retention/footprint", "show_footprint", footprint, "What the database takes", {200: FootprintBody}),
     Operation(
         method="POST",
         path="/retention/erase",
