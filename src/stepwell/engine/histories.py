@@ -11,7 +11,7 @@ from stepwell.advice import Advice, Verb
 from stepwell.clock import to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.facts import PAYLOAD
-from stepwell.engine.outlines import Part, choose, find_place, grow, last_line
+from stepwell.engine.outlines import Part, Place, choose, find_place, grow, last_line
 from stepwell.engine.undos import Undo, undo_stack
 from stepwell.engine.views import (
     BARE,
@@ -97,6 +97,7 @@ class Histories:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._kept: dict[RunId, Outline] = {}  # of long histories, the latest last: a person looks at many parts of one
+        self._grown: tuple[Outline, int, Place] | None = None  # the latest tree of a long history
 
     async def page(self, target: str, *, after: int = 0, limit: int = 100) -> list[EntryView]:
         """Lines of a history after a number, in the order of their commits. Raises `NotFoundError`."""
@@ -126,7 +127,7 @@ class Histories:
         outline = await self._outline(target)
         last = last_line(outline)
         then = last if at is None else min(at, last)
-        place = find_place(grow(outline, then), under)
+        place = find_place(self._tree(outline, then), under)
         if place is None:
             raise NotFoundError("place", under, fix=Advice(Verb.SHOW, outline.run.run_id))
         part = choose(place, first=first, limit=limit)
@@ -186,6 +187,13 @@ class Histories:
             if len(self._kept) > _KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
         return kept
+
+    def _tree(self, outline: Outline, at: int) -> Place:
+        if self._grown is not None and self._grown[0] is outline and self._grown[1] == at:
+            return self._grown[2]
+        root = grow(outline, at)
+        self._grown = (outline, at, root) if outline.run.run_id in self._kept else None
+        return root
 
     async def _run_id(self, target: str) -> RunId:
         return (await self._backend.get(target)).run_id

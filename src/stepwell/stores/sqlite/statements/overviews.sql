@@ -133,7 +133,7 @@ where
     and (s.key is not null or s.refused is not null or r.ended_at is not null);
 
 -- name: outline
-select seq, location, kind, status, x'', at, took, attempts, case when undo is not null then x'' end
+select seq, location, kind, status, x'', at, took, attempts, case when undo is not null then x'' end, null
 from stepwell_entries
 where run = :run
 order by seq;
