@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { type Permission, Problem, type Repair } from "./api";
+import type { Schema } from "./forms";
 import { may } from "./session";
 import { toast, toastProblem } from "./parts/toasts";
 import { words } from "./words";
@@ -12,8 +13,10 @@ export interface Field {
   name: string;
   label: string;
   help?: string;
-  /** `json` is a value as JSON; `choice` is one of `options`; `check` is yes or no. */
-  kind: "text" | "json" | "choice" | "check" | "area";
+  /** `json` is a value as JSON; `choice` and `select` are one of `options`; `check` is yes or no. */
+  kind: "text" | "json" | "choice" | "select" | "check" | "area";
+  /** Of a value as JSON: its JSON Schema. A form is made from it. */
+  schema?: Schema | null;
   options?: { value: string; label: string; help?: string }[];
   initial?: string | boolean;
   isRequired?: boolean;
@@ -37,6 +40,8 @@ export interface Act<T> {
   /** Without fields, it is done at once. Fields may depend on the values of others. */
   fields?: (target: T, values: Values) => Field[];
   /** The command that does the same. */
+  /** What is asked of the server before the fields can be shown. Without an answer they are shown as they are. */
+  prepare?: (target: T) => Promise<T>;
   command: (target: T, values: Values) => string;
   send: (target: T, values: Values) => Promise<Outcome>;
   /** What it would do, without doing it. */
@@ -88,13 +93,26 @@ export function commandOf(one: Offer<unknown>): string {
 /** Do it, or ask first if it has fields. */
 export async function begin(one: Offer<unknown>): Promise<void> {
   if (one.act.fields) {
-    asking.value = one;
+    asking.value = await prepared(one);
     return;
   }
   try {
     await perform(one, initialValues(one));
   } catch (error) {
     toastProblem(words.acts.notDone(plainLabel(one.act)), error);
+  }
+}
+
+/** The act with what its fields need to know. */
+export async function prepared(one: Offer<unknown>): Promise<Offer<unknown>> {
+  if (!one.act.prepare) return one;
+  underWay.value = one.act.name;
+  try {
+    return { ...one, target: await one.act.prepare(one.target) };
+  } catch {
+    return one;
+  } finally {
+    underWay.value = "";
   }
 }
 
@@ -109,13 +127,14 @@ export async function perform(one: Offer<unknown>, values: Values): Promise<void
 }
 
 /** The label without the ellipsis. */
-export function plainLabel(act: Act<never>): string {
+export function plainLabel(act: { label: string }): string {
   return act.label.replace(/…$/, "");
 }
 
 /** A field with JSON. Raises `Problem` if it is none, before anything is sent. */
 export function readJson(values: Values, name: string, label: string): unknown {
   const text = String(values[name] ?? "").trim();
+  if (text === "") throw new Problem({ status: 422, title: words.acts.notFilled(label), fix: words.acts.filledFix });
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {

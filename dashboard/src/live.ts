@@ -33,7 +33,7 @@ export interface Reading<T> {
 type Ask<T> = (signal: AbortSignal) => Promise<T>;
 
 /** Which changes concern a reading: those of every run, those of one (by its id or key), or none that the stream tells. */
-export type Concern = "runs" | "nothing" | { run: string };
+export type Concern = "runs" | "nothing" | { run: string; floor?: number };
 
 const OF_RUNS = new Set(["runs", "home", "figures", "errors", "workflow"]);
 
@@ -89,7 +89,7 @@ class Source<T> implements Reading<T> {
       !movement.isWhole ||
       (concern === "runs" ? movement.runs.length > 0 : movement.runs.some((run) => run.run_id === concern.run || run.key === concern.run));
     if (!isMeant) return;
-    const floor = concern === "runs" ? LIST_MS : 0;
+    const floor = concern === "runs" ? LIST_MS : (concern.floor ?? 0);
     this.dueAt = this.isReading ? 0 : Math.min(this.dueAt, this.readAt + Math.max(floor, REST_RATIO * this.took));
   }
 
