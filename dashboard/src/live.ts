@@ -19,7 +19,7 @@ const LIST_MS = 1_000;
 /** What takes long to read is read less often: so many times as long is between two reads. */
 const REST_RATIO = 4;
 /** While changes are told, what they concern is read so many times less often without being told. */
-const TOLD_RATIO = 10;
+const TOLD_RATIO = 5;
 const KEPT_MAX = 40;
 
 export interface Reading<T> {
@@ -33,7 +33,20 @@ export interface Reading<T> {
 type Ask<T> = (signal: AbortSignal) => Promise<T>;
 
 /** Which changes concern a reading: those of every run, those of one (by its id or key), or none that the stream tells. */
-export type Concern = "runs" | "nothing" | { run: string; floor?: number };
+export type Concern =
+  | "runs"
+  | "nothing"
+  | {
+      run: string;
+      /** It is read at most so often. */
+      floor?: number;
+      /** Not everything that it shows is told: it is read as often as without the stream. */
+      isUntold?: boolean;
+    };
+
+function isUntold(concern: Concern): boolean {
+  return typeof concern === "object" && concern.isUntold === true;
+}
 
 const OF_RUNS = new Set(["runs", "home", "figures", "errors", "workflow"]);
 
@@ -116,7 +129,7 @@ class Source<T> implements Reading<T> {
       this.failures = 0;
       this.data.value = found;
       this.problem.value = undefined;
-      this.settle(this.isTold ? this.every * TOLD_RATIO : this.every);
+      this.settle(this.isTold && !isUntold(this.concern) ? this.every * TOLD_RATIO : this.every);
     } catch (error) {
       if (own.signal.aborted) return;
       this.problem.value = error instanceof Problem ? error : new Problem({ status: -1, title: String(error) });

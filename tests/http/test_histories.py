@@ -69,7 +69,7 @@ async def test_lines_are_found_by_kind_and_by_text(desk: Desk) -> None:
     path = "/api/runs/bad/history"
     steps = (await desk.get(path, params={"kinds": "map,step", "text": "ROWS/~11", "limit": 3})).json()
     rest = (await desk.get(path, params={"kinds": "step", "text": "rows/~11", "after": steps["next"]})).json()
-    undos = (await desk.get(path, params={"text": "undo"})).json()
+    undos = (await desk.get(path, params={"text": "undo done"})).json()
     nothing = (await desk.get(path, params={"text": "nothing like this"})).json()
     wrong = await desk.get(path, params={"kinds": "step,setp"})
 

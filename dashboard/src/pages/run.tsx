@@ -91,10 +91,11 @@ function Shown(props: { record: RunRecord; query: Record<string, string> }) {
     awaited: [...new Set(waits.filter((wait) => wait.kind === "signal").flatMap((wait) => wait.names))],
     path: selected || failedAt || waits[0]?.path || "",
   };
-  const offers = then === undefined ? advised(offersOf(target), record.why) : [];
+  const isPast = then !== undefined && (query["tab"] ?? "timeline") === "timeline";
+  const offers = isPast ? [] : advised(offersOf(target), record.why);
   useEffect(() => {
     pageOffers.value = offers;
-  }, [run.status, run.hold === null, selected, then, target.awaited.join()]);
+  }, [run.status, run.hold === null, selected, isPast, target.awaited.join()]);
   const tabs = tabsOf(record, query, target);
   const tab = tabs.find((one) => one.name === query["tab"]) ?? tabs[0];
   const { before, after } = neighboursOf(run.run_id);
@@ -121,7 +122,11 @@ function Shown(props: { record: RunRecord; query: Record<string, string> }) {
         </div>
         <Meta record={record} />
       </div>
-      {then === undefined || tab?.name !== "timeline" ? <WhyBox record={record} offers={offers} /> : <Past run={run.run_id} then={then} show={(past) => past && <ThenBox tree={past} />} />}
+      <Past
+        run={run.run_id}
+        then={tab?.name === "timeline" ? then : undefined}
+        show={(past) => (past ? <ThenBox tree={past} /> : <WhyBox record={record} offers={offers} />)}
+      />
       <nav class="tabs" aria-label={words.run.tabs}>
         {tabs.map((one) => (
           <a
@@ -146,11 +151,12 @@ function thenOf(text: string | undefined): number | undefined {
   return text && Number.isSafeInteger(line) && line >= 0 ? line : undefined;
 }
 
-/** The run at an earlier line. The one that was shown stays until the next one is read. */
-function Past(props: { run: string; then: number; show: (past: RunTree | undefined) => ComponentChildren }) {
+/** The run at an earlier line, if the page looks back. The one that was shown stays until the next one is read. */
+function Past(props: { run: string; then: number | undefined; show: (past: RunTree | undefined) => ComponentChildren }) {
   const { tree } = useTree(props.run, props.then);
-  const last = useRef(tree);
-  if (tree) last.current = tree;
+  const last = useRef<RunTree | undefined>(undefined);
+  if (props.then === undefined) last.current = undefined;
+  else if (tree) last.current = tree;
   return <>{props.show(last.current)}</>;
 }
 
@@ -163,7 +169,7 @@ function tabsOf(record: RunRecord, query: Record<string, string>, target: RunTar
     {
       name: "timeline",
       label: said.timeline,
-      show: () => (then === undefined ? timeline(undefined) : <Past run={record.run.run_id} then={then} show={timeline} />),
+      show: () => <Past run={record.run.run_id} then={then} show={timeline} />,
     },
     { name: "history", label: said.history, count: record.tree?.root.node.count ?? 0, show: () => <HistoryTab record={record} at={query["entry"] ?? ""} /> },
     { name: "signals", label: said.signals, show: () => <SignalsTab record={record} target={target} /> },

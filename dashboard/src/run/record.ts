@@ -127,7 +127,9 @@ export const READINGS = ["", " tree", " why", " acts", " undos"];
 
 /** What a page reads of a run. */
 export function useRecord(name: string): { reading: Reading<Shown>; record: RunRecord | undefined } {
-  const reading = useReading(`run ${name}`, (signal) => read("/api/runs/{run}", { parts: { run: name }, signal }), 4_000);
+  // A signal that the run does not wait for changes only what is shown of it.
+  const shownOf = { run: name, isUntold: true };
+  const reading = useReading(`run ${name}`, (signal) => read("/api/runs/{run}", { parts: { run: name }, signal }), 4_000, shownOf);
   const shown = reading.data.value;
   const { tree } = useTree(name, undefined);
   const parts = { run: name };

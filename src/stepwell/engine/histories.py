@@ -218,7 +218,7 @@ class Histories:
 
 
 def _words_of(entry: Entry, names: tuple[str, ...]) -> str:
-    return f"{format_path(entry.location, names)} {entry.kind.value} {entry.status.value}"
+    return f"{format_path(entry.location, names)} {entry.kind.name.lower()} {entry.status.name.lower()}"
 
 
 class _Shown:
