@@ -20,7 +20,7 @@ from bench.probes import Bench, opened, path_of
 from bench.report import Report, at_least, at_most
 from bench.sizes import Size
 from bench.workflows import sequence
-from stepwell import Retention
+from stepwell.care import Retention
 from stepwell.services.pruner import Pruner
 from stepwell.stores.base.views import RunFilter
 
