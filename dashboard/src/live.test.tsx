@@ -41,6 +41,7 @@ beforeAll(() => {
 afterAll(() => vi.useRealTimers());
 beforeEach(() => {
   asked = [];
+  names = [];
   answer = async () => "read";
 });
 afterEach(() => {

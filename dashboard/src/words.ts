@@ -321,7 +321,7 @@ export const words = {
     streams: "Streams",
     noStreams: "The run has appended to no stream.",
     stream: (name: string) => `Stream ${name}`,
-    lines: (count: string) => `${count} lines`,
+    lines: (count: string) => `${count} ${count === "1" ? "line" : "lines"}.`,
     earlier: "Earlier lines are not shown.",
     over: "The stream is over.",
     open: "It is followed as it grows.",

@@ -86,7 +86,7 @@ export function HistoryTab(props: { record: RunRecord; at: string }) {
             <span class="count">{said.count(number(last.current.matching ?? all), number(all))}</span>
           </div>
         </div>
-        <div class="scroll-x">
+        <div class="scroll-x" tabIndex={0} role="region" aria-label={said.label}>
           {page.length === 0 && <None>{said.nothing}</None>}
           <table class="table hist" aria-label={said.label} aria-rowcount={(last.current.matching ?? all) + 1}>
             <colgroup>

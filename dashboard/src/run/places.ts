@@ -112,6 +112,12 @@ function spanBelow(node: Node): [number, number] | undefined {
   return node.began_at && node.ended_at ? [Date.parse(node.began_at), Date.parse(node.ended_at)] : undefined;
 }
 
+function spanWithoutUndos(place: Place): [number, number] | undefined {
+  const spans = everyPlace(place).flatMap((one) => (one.node.entry && !one.node.name.includes(UNDO) ? [spanOf(one.node.entry)] : []));
+  if (spans.length === 0) return undefined;
+  return [Math.min(...spans.map((one) => one[0])), Math.max(...spans.map((one) => one[1]))];
+}
+
 /** The times at which something was done, for the axis: of what was not read, the whole time. */
 export function busySpans(place: Place): [number, number][] {
   const read = known(place);
@@ -139,6 +145,8 @@ export function rowsOf(run: Run, root: Place, opened: Opened, now: number, then?
   const shown = (place: Place) => (isApart ? known(place).filter((one) => !one.node.name.includes(UNDO)) : undefined);
   const visit = (place: Place, level: number, position: number, siblings: number): void => {
     const row = rowOf(place, level, position, siblings, failedAt);
+    // What is shown elsewhere is not part of it.
+    if (isApart && !place.node.entry) row.span = spanWithoutUndos(place);
     const read = known(place);
     const isLoop = place.below.length >= LOOP_MIN && ITERATION.test(read[0]?.node.name ?? "");
     row.isOpen = row.hasBelow && (opened.get(row.key) ?? (!isLoop && read.length > 0));

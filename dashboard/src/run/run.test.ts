@@ -17,6 +17,7 @@ describe("the tree of a run", () => {
       anEntry(2, "payment/card/charge", { status: "failed", failure: aFailure() }),
       anEntry(3, "payment", { kind: "join", status: "failed", failure }),
       anEntry(4, "reserve~undo", { kind: "undo" }),
+      anEntry(5, "payment/card/charge~undo", { kind: "undo" }),
     ];
     const tree = rowsOf(run, placeOf(aTree(entries)), new Map(), START);
 
@@ -28,8 +29,10 @@ describe("the tree of a run", () => {
       "      charge failed",
       "undo undone",
       "  reserve undone",
+      "  payment/card/charge undone",
     ]);
     expect(tree.failures).toEqual(["payment", "payment/card/charge"]);
+    expect(tree.rows[3]?.span).toEqual([START + 150, START + 200]); // without the undo of a step in it
   });
 
   it("closes a long loop, and lists its exceptions", () => {

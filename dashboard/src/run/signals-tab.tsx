@@ -38,7 +38,7 @@ export function SignalsTab(props: { record: RunRecord; target: RunTarget }) {
           {awaited.length === 0 ? (
             <None>{isEnded(run) ? said.ended : said.noneAwaited}</None>
           ) : (
-            <div class="scroll-x">
+            <div class="scroll-x" tabIndex={0} role="region" aria-label={said.awaited}>
               <table class="table inset">
                 <thead>
                   <tr>

@@ -152,7 +152,7 @@ export function ThenBox(props: { tree: RunTree }) {
       <p class="label">
         <Icon name="s-timed_out" />
         <span>
-          {said.as} <FullTime at={body.moment} exact />
+          {said.as} <FullTime at={body.moment} exact isBare />
         </span>
       </p>
       <h2 id="why">
