@@ -84,7 +84,7 @@ pages: setup ## types and tests of the pages of the dashboard
 browser: setup ## every page of the dashboard in Chromium: accessibility in all modes, below a prefix behind a proxy
 	BROWSER_MODES=all $(BIN)/python -m pytest tests/browser $(ARGS)
 
-screenshots: setup ## pictures of every page of the dashboard, in light and dark, on a desk and on a phone, into screenshots/
+screenshots: setup ## pictures of every page of the dashboard, in light and dark, on a desk and on a phone, into screenshots/ and docs/images/
 	$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 fmt: setup ## format the code and fix what the linter can

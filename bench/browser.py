@@ -17,7 +17,7 @@ from bench.processes import workers
 from bench.report import Report, at_most
 from bench.sizes import Size
 from bench.surfaces import Server, crowd, serving
-from bench.workflows import sequence
+from bench.workflows import in_rows, sequence
 from stepwell import Start
 from tests.browser.site import launch_options
 
@@ -55,7 +55,7 @@ async def browser(arena: Arena, size: Size, report: Report) -> None:
         with arena.database() as url:
             async with opened(url) as bench:
                 report.say(f"browser: a run with {size.page_entries:,} entries")
-                run = await bench.engine.start(sequence, size.page_entries)
+                run = await bench.engine.start(in_rows, size.page_entries // 2)
                 await run.result()
             async with serving(url) as server:
                 await _long(chromium, server, str(run.run_id), size, report)
@@ -86,7 +86,10 @@ async def _long(chromium: Browser, server: Server, run: str, size: Size, report:
         await page.wait_for_function("() => window.rowsAt > 0")
         painted.append(await page.evaluate(_PAINTED))
         seen.append(await page.evaluate("window.rowsAt"))
-        await page.evaluate("scrollTo(0, document.body.scrollHeight / 2)")
+        # All of the rows, and the middle of them.
+        if size.page_entries > _ROWS_MAX:
+            await page.locator("tbody tr .twist").nth(1).click()
+            await page.evaluate("scrollTo(0, document.body.scrollHeight / 2)")
         await page.wait_for_timeout(300)
         rows = max(rows, await page.locator("tbody tr").count())
         await context.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sim.checks.streams import STREAM
@@ -13,12 +13,16 @@ from sim.long_steps import LONG_STEPS
 from sim.odd import raise_odd
 from sim.programs import Node
 from sim.transactional_steps import TRANSACTIONAL_STEPS
+from sim.witness import WITNESSES
 from stepwell.errors import Fatal, RetryAfter
+from stepwell.model.headers import TRACE_CONTEXT
 from stepwell.model.retries import Retry
+from stepwell.replay.outside_calls import flow
 from stepwell.replay.step_context import StepContext
 from stepwell.replay.steps import Step, step
 
 ATTEMPTS_MAX = 3
+FLOW = "sim work"
 RETRY = Retry(max_attempts=ATTEMPTS_MAX, initial="50ms", max_delay="1s")
 
 
@@ -36,6 +40,8 @@ class Broken(Exception):
 async def _work(info: StepContext, node: Node, after: list[str]) -> Any:
     world = world_here()
     world.body_began(info, node)
+    if "expects" in node:
+        check_headers(info.run_id, info.headers, node)
     _emit(info, node)
     if node["lasts"]:
         await asyncio.sleep(node["lasts"])
@@ -57,6 +63,20 @@ def _work_bare(node: Node, after: list[str]) -> Any:
     if node.get("spoils"):
         _spoil(node, after)
     return value
+
+
+def check_headers(run_id: str, headers: Mapping[str, str], node: Node) -> None:
+    """The headers are those of the program, whoever started it."""
+    found = {name: text for name, text in headers.items() if name not in TRACE_CONTEXT}
+    if found != node["expects"]:
+        text = f"{node['id']} has the headers {found} instead of {node['expects']}"
+        WITNESSES.violate("I3", run_id, text)
+
+
+@flow(FLOW)
+async def work_by_name(node: Node) -> Any:
+    """What is registered under a name."""
+    return _work_bare(node, [])
 
 
 def _emit(info: StepContext, node: Node) -> None:

@@ -15,6 +15,7 @@ from sim.checks.live import Live
 from sim.checks.moves import check_cancel, check_leases, check_rows
 from sim.checks.outbox import METHODS, Outbox
 from sim.checks.records import Records
+from sim.checks.run_messages import RunMessages
 from sim.checks.shadow import Shadow
 from sim.checks.signals import Signals
 from sim.checks.starts import check_claims, check_start_row
@@ -24,6 +25,7 @@ from sim.rows import Rows
 from stepwell.clock import Instant
 from stepwell.ids import RunId
 from stepwell.model.commits import Park, Verdict
+from stepwell.model.events import Publication
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import RunStatus
@@ -77,6 +79,8 @@ class Checker:
         self.signals = Signals(self)
         self.events = Events(self)
         self.outbox = Outbox(self)
+        self.run_messages = RunMessages(self)
+        self.marks_of_runs: Any = set  # whoever makes the world knows what its runs send
         self.live = Live(self)
         self.records = Records(self)
         self.timers: Timers | None = None  # whoever makes the world knows when they must be on time
@@ -91,6 +95,11 @@ class Checker:
         found = self.shadows.get(run_id)
         if found is None:
             found = self.shadows[run_id] = Shadow(run_id)
+        return found
+
+    def node_at(self, path: str) -> dict[str, Any]:
+        """The node that stands at a path. All that share a name are of one kind."""
+        found: dict[str, Any] = self.nodes.get(path.rpartition("/")[2].partition("#")[0], {})
         return found
 
     # --- what happens ---
@@ -132,12 +141,15 @@ class Checker:
                 check_cancel(self, answer.runs, after)
             case "deliver":
                 self.signals.delivered(args[0], answer[0])
+                self.outbox.delivered(self.run_messages.delivered(args[0], answer[0]))
                 self._saw_claims(answer[1], before)
             case "deliver_or_create":
                 self.signals.delivered([args[0]], [answer[1]])
                 self._saw_claims(answer[2], before)
             case "publish":
                 self.events.publishing(args[0], answer[0], before)
+                are_new = [one.publication is Publication.PUBLISHED for one in answer[0]]
+                self.outbox.delivered(self.run_messages.published(args[0], are_new))
                 self._saw_claims(answer[1], before)
             case "change":
                 for changed in answer:

@@ -11,11 +11,13 @@ import msgspec
 
 from sim.desk import Desk
 from sim.interpreter import PROGRAM, TYPED
+from sim.neighbours import NEVER
 from sim.operators import Operators
 from sim.pauses import Pauses
 from sim.process import UNKNOWN, Process
 from sim.programs import walk
 from sim.starts import Starters, draw_description, draw_options
+from sim.wakers import Wakers
 from stepwell.errors import AlreadyExistsError, AskRefused, NotFoundError, RunError
 from stepwell.model.signals import Delivery
 from stepwell.model.states import TERMINAL, RunStatus
@@ -38,7 +40,12 @@ class Order:
 
 def _names(program: dict[str, Any]) -> list[str]:
     """The signals that a program waits for, and one that it may not."""
-    return [name for node in walk(program) for name in node.get("names", ())] + ["c"]
+    return [name for node in walk(program) for name in node.get("names", ()) if name != NEVER] + ["c"]
+
+
+def _headers(program: dict[str, Any]) -> dict[str, Any]:
+    """The headers that a program says it was started with."""
+    return {"headers": program["headers"]} if program.get("headers") else {}
 
 
 class Clients:
@@ -60,11 +67,13 @@ class Clients:
         self.side = random.Random(f"{world.seed}/starts")
         self.starters = Starters(self, self.side)
         self.pauses = Pauses(self)
+        self.wakers = Wakers(self)
         self._said = random.Random(f"said {world.seed}")
         self.desk = Desk(self)
         self._misfits = random.Random(f"misfits {world.seed}")
         self._marks = 0
         self._events = 0
+        self._sent: dict[tuple[str, str], str] = {}  # marks of what runs send, by run and path
 
     # --- while there are faults ---
 
@@ -72,16 +81,18 @@ class Clients:
         """Everything that clients do while things go wrong."""
         rng = self.rng
         if self.world.is_quiet:
-            self.orders = [Order(program, f"key {index}", None) for index, program in enumerate(self.world.programs)]
+            self.orders = [
+                Order(program, f"key {index}", None, options=_headers(program))
+                for index, program in enumerate(self.world.programs)
+            ]
             await asyncio.gather(*(self._place(order) for order in self.orders))
             await self._wait_quietly()
             return
         for index, program in enumerate(self.world.programs):
             key = rng.choice((None, f"Key {index}", f"key {index}"))
             run_id = f"own-{index}" if rng.random() < 0.2 else None
-            self.orders.append(
-                Order(program, key, run_id, options={**draw_options(self.side), **draw_description(self._said)})
-            )
+            options = {**draw_options(self.side), **draw_description(self._said), **_headers(program)}
+            self.orders.append(Order(program, key, run_id, options=options))
         debounced = [self.starters.debounce(one) for one in self.starters.debounced]
         stories = [self._story(order) for order in self.orders]
         await asyncio.gather(
@@ -90,6 +101,7 @@ class Clients:
             *self._first_signals(),
             *debounced,
             *self.pauses.stories(),
+            *self.wakers.stories(),
             *self.desk.stories(),
         )
 
@@ -305,6 +317,16 @@ class Clients:
         mark = f"s{self._marks}"
         self.marks[mark] = target
         return mark
+
+    def mark_of(self, run_id: str, path: str, target: str) -> str:
+        """The mark of what a run sends at a place, the same whenever its code runs."""
+        if (run_id, path) not in self._sent:
+            self._sent[run_id, path] = self.new_mark(target)
+        return self._sent[run_id, path]
+
+    def marks_of_runs(self) -> set[str]:
+        """The marks of all that runs send."""
+        return set(self._sent.values())
 
     async def _cancel(self, order: Order) -> None:
         target = self._target(order)

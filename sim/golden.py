@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from sim.habits import FORMS, PROGRAM_FORMS, UNDO_FORMS
+from sim.neighbours import NEVER
 from sim.programs import Node
 
 Program = dict[str, Any]
@@ -112,6 +113,7 @@ def _programs() -> dict[str, Program]:
         **_forms(b),
         **_time(b),
         **_blocks(b),
+        **_neighbours(b),
     }
 
 
@@ -223,6 +225,44 @@ def _blocks(b: _Builder) -> dict[str, Program]:
             ending="rollback",
         ),
         "handlers": b.program(b.node("serve", names=["a"], body=b.step(lasts=0.2)), b.step(lasts=0.5), b.sleep(2.0)),
+    }
+
+
+def _neighbours(b: _Builder) -> dict[str, Program]:
+    """Runs that deal with others, and names that are used again."""
+    headers = {"user": "ann"}
+    told = {"signal": "a", "if_missing": "hold", "dedup": False}
+    other = b.program(b.receive(), b.receive(), b.node("headers", expects=headers))
+    waiting = b.program(b.step(), b.node("receive", names=[NEVER], timeout=None, count=1))
+    again = {"called": "again"}
+    return {
+        "messages": b.program(
+            b.node("launch", program=other, options={"key": "other"}, is_named=True, late=None),
+            b.node("tell", to="other", **told),
+            b.node("question", to="other", signal="a", timeout=5.0),
+            b.node("announce", topic="x", n=0, deliver="all", retain=1.0),
+            b.topic(since="start"),
+            b.node("tell", to="self", **told),
+            b.receive(),
+            headers=headers,
+        ),
+        "runs that others end": b.program(
+            b.node("stop", program=waiting, compensate=True),
+            b.branches("join", b.node("stop", program=waiting, compensate=False), b.sleep(), on_error="wait_all"),
+            b.node("tell", to="nobody", **told),
+            b.node("question", to="nobody-of-this-key", signal="a", timeout=5.0),
+            b.step(),
+        ),
+        "names again": b.program(
+            b.node("headers", expects=headers),
+            b.node("about"),
+            *(part | again for part in (b.step(), b.step(), b.sleep(), b.step(), b.child(b.step()), b.sleep())),
+            b.step("by_name"),
+            b.loop(b.seq(b.step() | again, b.step() | again)),
+            b.sleep(1.0),
+            b.step() | again,
+            headers=headers,
+        ),
     }
 
 

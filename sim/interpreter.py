@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, NotRequired, TypedDict
 
-from sim.bodies import PART, RETRY, STEPS, step_by, undo_child
+from sim.bodies import FLOW, PART, RETRY, STEPS, step_by, undo_child
 from sim.checks.streams import STREAM
 from sim.forms import open_form
 from sim.ledger import draw_here
@@ -17,6 +18,7 @@ from sim.odd import EXCEPTIONS
 from sim.plain import PlainTwin, finish, path_of, scope_of, twin_of
 from sim.programs import Node
 from sim.reach import REACH
+from sim.run_to_run import announce, launch, look_at_headers, question, stop, tell
 from sim.tasks import run_in_turn, run_tasks
 from sim.witness import WITNESSES
 from stepwell.errors import Failure, InvalidOptionError, Rollback, RunError
@@ -24,6 +26,7 @@ from stepwell.ids import RunId
 from stepwell.model.business_hours import BusinessHours
 from stepwell.model.locations import gate_name
 from stepwell.replay.context import Context
+from stepwell.replay.outside_calls import flow_step
 from stepwell.replay.primitives.loop import Break, Continue
 from stepwell.replay.primitives.receive import Message
 from stepwell.replay.primitives.topic import topic
@@ -51,6 +54,7 @@ class Interpreter:
     def __init__(self, program: dict[str, Any] | None = None) -> None:
         self.seen: list[str] = []
         self._program = program  # of a compensation there is none
+        self._uses: Counter[tuple[str, str]] = Counter()  # of names in scopes
 
     async def run(self, ctx: Context, node: Node, at: str) -> Any:
         """Run a node in a scope whose path is `at`."""
@@ -61,7 +65,9 @@ class Interpreter:
                 return ["ok", await self.run(ctx, node["body"], at)]
             except (RunError, Failure) as error:
                 return ["caught", type(error).__name__]
-        path = f"{at}/{node['id']}" if at else node["id"]
+        if "called" in node:
+            node = {**node, "path": self._numbered(at, node["called"])}
+        path = node["path"] if "path" in node else _below(at, node["id"])
         REACH.note(ctx, node)
         value = await self._run(ctx, node, at, path)
         if node.get("kind") != "deferred":  # a crash may repeat it, and how often it was tried differs then
@@ -120,10 +126,16 @@ class Interpreter:
             told = [*told, values[-1]] if item["op"] in ("receive", "clock", "record") else []
         return values
 
+    def _numbered(self, at: str, name: str) -> str:
+        """The path of the next use of a name."""
+        self._uses[at, name] += 1
+        uses = self._uses[at, name]
+        return _below(at, name if uses == 1 else f"{name}#{uses}")
+
     async def operation(self, ctx: Context, node: Node, at: str) -> Any:
         """One leaf."""
-        name = node["id"]
-        path = f"{at}/{name}" if at else name
+        name: str = node["called"] if "called" in node else node["id"]
+        path = node["path"] if "path" in node else _below(at, name)
         match node["op"]:
             case "step":
                 return await self._step(ctx, node, path)
@@ -197,6 +209,18 @@ class Interpreter:
             case "effect":
                 await ctx.compensate_with(name, STEPS["ok"], node, [])
                 value = ["registered"]
+            case "tell":
+                value = await tell(ctx, node, path)
+            case "question":
+                value = await question(ctx, node, path)
+            case "announce":
+                value = await announce(ctx, node, path)
+            case "launch":
+                value = await launch(ctx, node, HELPER)
+            case "stop":
+                value = await stop(ctx, node, HELPER)
+            case "headers":
+                return look_at_headers(ctx, node)
             case "emit":
                 value = ["emitted", await ctx.emit(node["event"], {"at": path}, name=name)]
             case "checkpoint":
@@ -286,6 +310,8 @@ class Interpreter:
         """All that a context says about its run; whether it is replayed is told to the log only."""
         ctx.log.debug("replaying: %s", ctx.is_replaying)
         who = [ctx.run_id, ctx.key, ctx.workflow, ctx.workflow_version, ctx.generation]
+        if ctx.schedule is not None:
+            WITNESSES.violate("I3", ctx.run_id, "no schedule has started it, and it says that one did")
         return ["about", who, ctx.previous and ctx.previous.run_id, ctx.started_at.isoformat()]
 
     def _describe(self, ctx: Context, node: Node, path: str) -> bool:
@@ -340,6 +366,15 @@ class Interpreter:
 
     async def _step(self, ctx: Context, node: Node, path: str) -> Any:
         WITNESSES.of(ctx).asks(path)
+        if node["kind"] == "by_name":
+            value = await ctx.step(node["id"], flow_step(FLOW, {"node": node}))
+            self.seen.append(path)
+            return value
+        if "called" in node:  # what is compared with the arguments of a replay must not depend on what was passed over
+            given = {key: part for key, part in node.items() if key != "path"}
+            value = await ctx.step(node["called"], _step_at(node, path), given, [])
+            self.seen.append(path)
+            return value
         made, passed = _step_at(node, path), (node["kind"], node["value"])
         # Of one that never fails, nothing has to be said about attempts: its function is passed as it is.
         is_plain = "form" in node and node["kind"] == "ok" and not node.get("emits")
@@ -418,6 +453,10 @@ class Interpreter:
             named, late = RunId(spawned[node["awaits"] % len(spawned)]), timer(3.0)
             value.append((await ctx.wait_any(f"{node['id']} ended", ended=done(named), late=late)).label)
         return _told(value, node, tally)
+
+
+def _below(at: str, name: str) -> str:
+    return f"{at}/{name}" if at else name
 
 
 Tally = list[Any]  # what branches, items and iterations write outside of themselves

@@ -40,6 +40,8 @@ def outcomes(node: Node, are_cancels: bool) -> Outcomes:
         case "child":
             inner = outcomes_of_program(node["program"], are_cancels=are_cancels)
             return BOTH if are_cancels else inner
+        case "question":
+            return BOTH if are_cancels else _ONLY_OK
         case "join" | "race":
             parts = [outcomes(inner, are_cancels) for inner in node["branches"].values()]
             if node["op"] == "join":
@@ -153,6 +155,14 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return None
         case "emit", ["emitted", str()]:
             return None
+        case ("tell", ["told", str()]) | ("announce", ["announced", str()]) | ("headers", ["headers"]):
+            return None
+        case "question", ["asked", kind, str(mark), answer]:
+            return None if _may_be_answered(kind, mark, answer) else wrong
+        case "launch", ["launched", str(), label]:
+            return None if label in ((None,) if node["late"] is None else ("ended", "late")) else wrong
+        case "stop", ["stopped", str(), status]:
+            return None if status in (None, "cancelled", "completed") else wrong
         case "once", ["once", int()]:
             return None
         case "clock", ["clock", str(), float(chance), str()]:
@@ -187,6 +197,16 @@ def _refuse(node: Node, value: Any, are_cancels: bool) -> str | None:
             return wrong if node["within"] is None else None
         case _:
             return wrong
+
+
+def _may_be_answered(kind: str, mark: str, answer: Any) -> bool:
+    match kind:
+        case "given":
+            return bool(answer == {"answer": mark})
+        case "refused":
+            return answer == f"refused {mark}" or "before it replied" in answer
+        case _:
+            return kind in ("unanswered", "late") and answer is None
 
 
 def _is_named(node: Node, name: str) -> bool:

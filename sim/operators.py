@@ -11,12 +11,14 @@ import msgspec
 
 from sim.checks.starts import check_late_rows
 from sim.coroutines import at_once
+from sim.neighbours import NEVER
 from sim.process import UNKNOWN
 from sim.programs import walk
 from sim.repairs import Repairers
 from stepwell.clock import span
 from stepwell.errors import LostChangeError, NotFoundError
 from stepwell.model.failures import decode_failure
+from stepwell.model.messages import ASK, TO_RUNS
 from stepwell.model.records import awaited_record
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 # Restarts, replies and a clock that was set back take their time.
 SLACK = 25.0
+REPLAYS_MAX = 2  # of a message between runs
+FORGOTTEN_AFTER = 40.0  # without faults: who waits for what nobody sends has been forgotten then, and is let go
 
 
 class Operators:
@@ -36,6 +40,7 @@ class Operators:
         self._clients = clients
         self.retried: set[str] = set()
         self._marks = random.Random(f"marks {self.world.seed}")  # its own stream leaves old seeds alike
+        self._letters: Counter[str] = Counter()  # dead ones between runs: how often each was replayed
         self.unfinished = 0
         self.repairers = Repairers(self)
 
@@ -118,7 +123,13 @@ class Operators:
                     pass
         for letter in at_once(self.world.checker.inspector.outbox.list_owed(is_dead=True, limit=100)):
             self.world.stats["dead letters"] += 1
-            acted |= bool(await self.attempt(lambda engine, at=letter.event_id: engine.outbox.replay(at)))
+            verb = "replay"
+            if letter.sink == TO_RUNS:  # sent to a run that has ended, or never was: once more, and no more
+                self._letters[letter.event_id] += 1
+                verb = "replay" if self._letters[letter.event_id] <= REPLAYS_MAX else "drop"
+            acted |= bool(
+                await self.attempt(lambda engine, at=letter.event_id, verb=verb: getattr(engine.outbox, verb)(at))
+            )
         return acted
 
     async def _resume_rollback(self, row: Run) -> bool:
@@ -168,6 +179,8 @@ class Operators:
     async def feed(self, left: list[Run]) -> None:
         """Send what runs wait for without a deadline."""
         for row in left:
+            if row.workflow == ASK:
+                continue  # it hears of its question from the engine itself
             is_parked = row.status is RunStatus.WAITING or (row.status is RunStatus.COMPENSATING and row.owner is None)
             if not is_parked or row.wake_at is not None:
                 continue
@@ -187,6 +200,8 @@ class Operators:
                     await self._fill_in(record_id)
                 elif wait.kind is WaitKind.SIGNAL:
                     name = wait.names[0] if wait.names else "c"
+                    if name == NEVER and self.world.loop.time() < self.world.calm_at + FORGOTTEN_AFTER:
+                        continue
                     mark = self._clients.new_mark(row.run_id)
                     answer = await self.attempt(
                         lambda engine, at=row.run_id, name=name, mark=mark: engine.signal(

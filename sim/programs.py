@@ -9,6 +9,7 @@ from sim.descriptions import Descriptions
 from sim.forms import Forms
 from sim.further import Further
 from sim.habits import Habits
+from sim.neighbours import Neighbours
 
 Node = dict[str, Any]
 
@@ -67,6 +68,7 @@ class Maker:
         self._descriptions = Descriptions(str(rng.getstate()[1][1]))
         self._forms = Forms(f"forms {rng.getstate()[1][1]}")
         self._further = Further(f"further {rng.getstate()[1][1]}")
+        self._neighbours = Neighbours(f"neighbours {rng.getstate()[1][1]}")
         self._count = 0
         self._leaves = _some(rng, LEAVES, keep=("step",))
         self._branching = _some(rng, BRANCHING, keep=("seq",))
@@ -90,6 +92,7 @@ class Maker:
         """Short programs besides those."""
         programs = [*self._habits.further(), *self._forms.further(), *self._further.programs()]
         self._descriptions.add(programs)
+        programs += self._neighbours.programs()
         return programs
 
     def _ending(self) -> Node | None:
@@ -286,6 +289,12 @@ def longest(part: Any) -> float:
     match part["op"]:
         case "sleep" | "sleep_until" | "nap" | "business":
             return float(part["seconds"])
+        case "question":
+            return 2.0 + float(part["timeout"])
+        case "launch":
+            return 8.0 + longest(part["program"])
+        case "stop":
+            return 8.0
         case "cleanup":
             return 4.0 + longest(part["body"])
         case "effect":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 PLACES: Final = ("top level", "branch", "map item", "loop body", "compensation", "handler")
 _TOP, _BRANCH, _ITEM, _LOOP, _UNDO, _HANDLER = PLACES
 
-_ABOUT = ("run_id", "key", "workflow", "workflow_version", "generation", "previous", "started_at")
+_ABOUT = ("run_id", "key", "workflow", "workflow_version", "generation", "previous", "started_at", "schedule")
+# What a node may be besides.
+FORMS: Final[dict[str, Callable[[Any], bool]]] = {
+    "a name again": lambda node: "called" in node,
+    "flow_step": lambda node: node.get("kind") == "by_name",
+    'undo="always"': lambda node: str(node.get("kind")).endswith("_always"),
+    "child, compensate": lambda node: "undone" in node,
+}
 
 # What the code of each node asks of its context; replies are asked of a message, and tasks of asyncio.
 PRIMITIVES: Final[dict[str, tuple[str, ...]]] = {
@@ -52,6 +59,12 @@ PRIMITIVES: Final[dict[str, tuple[str, ...]]] = {
     "effect": ("compensate_with",),
     "serve": ("handle",),
     "child": ("child",),
+    "tell": ("signal",),
+    "question": ("ask",),
+    "announce": ("publish",),
+    "launch": ("start",),
+    "stop": ("start", "cancel"),
+    "headers": ("headers",),
     "children": ("children",),
     "spawn": ("spawn",),
     "fail": ("fail",),
@@ -65,6 +78,12 @@ IMPOSSIBLE: Final[dict[tuple[str, str], str]] = {
 }
 
 Cell = tuple[str, str]  # primitive, place
+
+
+def primitives_of(node: Node) -> tuple[str, ...]:
+    """What the code of a node asks of its context."""
+    forms = tuple(form for form, has in FORMS.items() if has(node))
+    return PRIMITIVES.get(node["op"], ()) + forms
 
 
 def places_of(programs: Iterable[Any]) -> dict[str, str]:
@@ -127,7 +146,7 @@ class Reach:
     def note(self, ctx: Context | PlainTwin, node: Node) -> None:
         """Code comes to a node for the first time."""
         if not ctx.is_replaying:
-            for primitive in PRIMITIVES.get(node["op"], ()):
+            for primitive in primitives_of(node):
                 self.note_cell(ctx.run_id, (primitive, self._places.get(node["id"], _TOP)))
 
     def note_cell(self, run_id: str, cell: Cell) -> None:
@@ -160,7 +179,7 @@ def cells() -> list[Cell]:
 
 def all_primitives() -> list[str]:
     """Every primitive, in the order of the table."""
-    return list(dict.fromkeys(primitive for names in PRIMITIVES.values() for primitive in names))
+    return list(dict.fromkeys(one for names in (*PRIMITIVES.values(), FORMS) for one in names))
 
 
 def lines(executed: Counter[Cell], faulted: Counter[Cell]) -> Iterator[str]:

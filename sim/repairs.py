@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REPAIRS_MAX = 3  # of one run
 # What tells the outside world, or counts itself: done twice, it is there twice, and rightly so.
-_ONCE = ("emit", "append", "publish", "spawn", "observe")
+_ONCE = ("emit", "append", "publish", "spawn", "observe", "tell", "question", "announce", "launch", "stop")
 _ONCE_KINDS = ("streaming", "transactional", "transactional_flaky", "once_only", "long", "long_sync", "poison")
 
 
@@ -86,8 +86,7 @@ class Repairers:
             await self.repair(row)
 
     def _node(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.world.checker.nodes.get(path.rpartition("/")[2].partition("#")[0], {})
-        return found
+        return self.world.checker.node_at(path)
 
     def _may_be_done_again(self, path: str) -> bool:
         node = self._node(path)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from sim.programs import walk
+from stepwell.model.messages import MESSAGES, TO_RUNS
 from stepwell.model.retries import Retry
 from stepwell.sinks.base import EmittedEvent, Sink
 from stepwell.sinks.handlers import handler
@@ -70,5 +71,7 @@ def _check_lease(process: Process, event: EmittedEvent) -> None:
 
 
 def sinks_of(name: str) -> tuple[str, ...]:
-    """Which of them want an event, said without the engine."""
+    """Which of them want an event, said without the engine. Messages between runs go to the runs."""
+    if name.startswith(MESSAGES):
+        return (TO_RUNS,)
     return (ALL, BLUE) if name.startswith("blue") else (ALL,)

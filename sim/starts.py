@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.interpreter import PROGRAM
 from sim.process import UNKNOWN
+from stepwell import Retry
 from stepwell.errors import AlreadyExistsError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def draw_options(rng: random.Random) -> dict[str, Any]:
         options["max_suspend"] = rng.choice((0.2, 1.0, 3.0))
     if rng.random() < 0.2:
         options["tags"] = {"team": "sim"}
+    if rng.random() < 0.15:
+        options["retry"] = Retry(max_attempts=rng.choice((2, 3)), initial=rng.choice((0.0, 0.3)), max_delay=0.5)
     return options
 
 

@@ -62,6 +62,11 @@ class Witnesses:
         assert self._world is not None
         self._world.violate(invariant, run_id, text)
 
+    def mark(self, run_id: str, path: str, target: str) -> str:
+        """What a run sends to others at a place carries this mark, and nothing else does."""
+        assert self._world is not None
+        return self._world.clients.mark_of(run_id, path, target)
+
     def is_undo_fixed(self, run_id: str) -> bool:
         """Whether the compensations of a run no longer fail as planned."""
         assert self._world is not None

@@ -110,7 +110,9 @@ class World:
         inspecting = draw_process(self.loop, Lane("inspector"), self.host, random.Random(0))
         inspector = self.database.open(inspecting.environment, self.host)
         at_once(inspector.open())
-        nodes = {node["id"]: node for program in self.programs for node in walk(program)}
+        every = [node for program in self.programs for node in walk(program)]
+        nodes = {node["id"]: node for node in every}
+        nodes |= {node["called"]: node for node in every if "called" in node and node["op"] == "step"}
         rows = watch(self.database, inspector)
         self.checker = Checker(inspector, rows, nodes, self.shape.settings.stalls_max, self.loop.time)
         WITNESSES.begin(self)
@@ -121,6 +123,7 @@ class World:
         self.progress = LongSteps(self)
         self.transactions = Transactions()
         self.clients = Clients(self)
+        self.checker.marks_of_runs = self.clients.marks_of_runs
         self.outages = Outages(self)
         self.leaves = Leaves(self)
         self.timers = self.checker.timers = Timers(self)

@@ -119,7 +119,7 @@ TARGETS = (
                 "Retentions",
                 "SyncRetentions",
                 # A pass is made of steps on the event loop, and rounds are those of workers.
-                leaves_out=("begin", "begin_round", "note_round", "new_name", "monotonic"),
+                leaves_out=("begin", "begin_round", "note_round", "tidy", "new_name", "monotonic"),
             ),
             Twin(
                 "stepwell.wiring",

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { type Permission, Problem, type Repair } from "./api";
 import type { Schema } from "./forms";
+import type { IconName } from "./parts/sprite";
 import { may } from "./session";
 import { toast, toastProblem } from "./parts/toasts";
 import { words } from "./words";
@@ -13,13 +14,27 @@ export interface Field {
   name: string;
   label: string;
   help?: string;
-  /** `json` is a value as JSON; `choice` and `select` are one of `options`; `check` is yes or no. */
-  kind: "text" | "json" | "choice" | "select" | "check" | "area";
+  /** `json` is a value as JSON; `choice` and `select` are one of `options`; `check` is yes or no; `moment` is a time. */
+  kind: "text" | "json" | "choice" | "select" | "check" | "area" | "moment";
   /** Of a value as JSON: its JSON Schema. A form is made from it. */
   schema?: Schema | null;
   options?: { value: string; label: string; help?: string }[];
   initial?: string | boolean;
   isRequired?: boolean;
+  /** It needs half of the width, and stands beside another such field. */
+  isHalf?: boolean;
+}
+
+/** What an act would do, in groups of lines. */
+export interface Outlook {
+  warnings?: string[];
+  groups: { title: string; lines: OutlookLine[]; more?: number; none?: string }[];
+}
+
+export interface OutlookLine {
+  icon: IconName;
+  text: string;
+  note?: string;
 }
 
 export interface Outcome {
@@ -37,15 +52,21 @@ export interface Act<T> {
   about?: string;
   permission: Permission;
   isDangerous?: boolean;
+  /** On the button of its dialog, if that says more than the label. */
+  confirm?: string;
   /** Without fields, it is done at once. Fields may depend on the values of others. */
   fields?: (target: T, values: Values) => Field[];
   /** The command that does the same. */
-  /** What is asked of the server before the fields can be shown. Without an answer they are shown as they are. */
-  prepare?: (target: T) => Promise<T>;
+  /** The target with what the fields need of the server. Without an answer they are shown as they are. */
+  prepare?: (target: T) => Promise<unknown>;
   command: (target: T, values: Values) => string;
   send: (target: T, values: Values) => Promise<Outcome>;
   /** What it would do, without doing it. */
-  plan?: (target: T, values: Values) => Promise<Repair>;
+  plan?: (target: T, values: Values) => Promise<Repair | Outlook>;
+  /** The plan is made as one types, without being asked for. */
+  isPlanLive?: boolean;
+  /** What the plan is called, and what stands there before it is made. */
+  planWords?: { title: string; before: string; dry: string };
 }
 
 /** An act with what it is done to. */

@@ -18,7 +18,8 @@ export type Why = Schemas["WhyBody"];
 export type Repair = Schemas["RepairBody"];
 export type Permission = Schemas["Permission"];
 
-type Method = "get" | "post" | "delete";
+type Method = "get" | "post" | "put" | "patch" | "delete";
+type Change = Exclude<Method, "get">;
 type Paths<M extends Method> = { [P in keyof paths]: paths[P] extends Record<M, { responses: unknown }> ? P : never }[keyof paths];
 type Operation<P extends keyof paths, M extends Method> = paths[P] extends Record<M, infer O> ? O : never;
 type Of<T, K extends PropertyKey> = T extends { [key in K]?: infer V } ? V : never;
@@ -107,10 +108,10 @@ export async function read<P extends Paths<"get">>(
 }
 
 /** Change something. The header tells the server that one of its own pages asks. */
-export async function send<P extends Paths<"post"> | Paths<"delete">, M extends "post" | "delete">(
+export async function send<M extends Change, P extends Paths<M>>(
   method: M,
   path: P,
-  given: { parts?: Record<string, string>; body?: Body<P, M>; headers?: Record<string, string> } = {},
+  given: { parts?: Record<string, string>; query?: Record<string, string>; body?: Body<P, M>; headers?: Record<string, string> } = {},
 ): Promise<Answer<P, M>> {
   const headers: Record<string, string> = { "x-stepwell-page": "1", ...given.headers };
   const init: RequestInit = { method: method.toUpperCase(), headers };
@@ -118,7 +119,7 @@ export async function send<P extends Paths<"post"> | Paths<"delete">, M extends 
     headers["content-type"] = "application/json";
     init.body = JSON.stringify(given.body);
   }
-  const response = await ask(address(path, given.parts ?? {}, {}), init);
+  const response = await ask(address(path, given.parts ?? {}, given.query ?? {}), init);
   return (await response.json()) as Answer<P, M>;
 }
 

@@ -88,9 +88,7 @@ export function zoneName(): string {
 
 /** The size of a value, as JSON. */
 export function size(value: unknown): string {
-  const bytes = new TextEncoder().encode(JSON.stringify(value) ?? "").length;
-  if (bytes < 1_000) return `${bytes} B`;
-  return bytes < 1_000_000 ? `${(bytes / 1_000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+  return bytes(new TextEncoder().encode(JSON.stringify(value) ?? "").length);
 }
 
 /** `1 run`, `2 runs`. */
@@ -100,4 +98,37 @@ export function count(value: number, one: string, many = `${one}s`): string {
 
 function two(value: number): string {
   return String(value).padStart(2, "0");
+}
+
+/** A time as a field of date and time holds it, in the zone in which times are shown. */
+export function momentText(ms: number): string {
+  const at = partsOf(ms);
+  const month = String(MONTHS.indexOf(at.month) + 1).padStart(2, "0");
+  return `${at.year}-${month}-${at.day.padStart(2, "0")}T${at.time.slice(0, 5)}`;
+}
+
+/** The time that such a field holds; not a number if it holds none. */
+export function momentOf(text: string): number {
+  return Date.parse(zone.value === "utc" ? `${text}Z` : text);
+}
+
+/** The same time for a command line; TIME, if the field holds none. */
+export function isoOf(text: string): string {
+  const ms = momentOf(text);
+  return Number.isNaN(ms) ? "TIME" : new Date(ms).toISOString().replace(".000Z", "Z");
+}
+
+/** A number of bytes. */
+export function bytes(count: number): string {
+  if (count < 1_000) return `${count} B`;
+  for (const [unit, of] of [["kB", 1e3], ["MB", 1e6], ["GB", 1e9]] as const)
+    if (count < of * 1_000) return `${(count / of).toFixed(1)} ${unit}`;
+  return `${number(Math.round(count / 1e9))} GB`;
+}
+
+/** A length of time as people set it: `30 d`, `1 h`, `90 s`. */
+export function span(seconds: number): string {
+  for (const [unit, of] of [["d", 86_400], ["h", 3_600], ["min", 60]] as const)
+    if (seconds >= of && seconds % of === 0) return `${number(seconds / of)} ${unit}`;
+  return `${seconds} s`;
 }

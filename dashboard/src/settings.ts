@@ -9,23 +9,27 @@ export type Zone = (typeof zones)[number];
 
 const PREFIX = "stepwell.";
 
-function kept<T extends string>(name: string, values: readonly T[], first: T): Signal<T> {
-  let found: string | null = null;
+function readText(name: string): string {
   try {
-    found = localStorage.getItem(PREFIX + name);
+    return localStorage.getItem(PREFIX + name) ?? "";
   } catch {
-    // A browser may forbid storage; then choices last as long as the page.
+    return ""; // A browser may forbid storage; then choices last as long as the page.
   }
+}
+
+function writeText(name: string, text: string): void {
+  try {
+    if (text === "") localStorage.removeItem(PREFIX + name);
+    else localStorage.setItem(PREFIX + name, text);
+  } catch {
+    // As above.
+  }
+}
+
+function kept<T extends string>(name: string, values: readonly T[], first: T): Signal<T> {
+  const found = readText(name);
   const value = signal<T>(values.find((one) => one === found) ?? first);
-  effect(() => {
-    const chosen = value.value;
-    try {
-      if (chosen === first) localStorage.removeItem(PREFIX + name);
-      else localStorage.setItem(PREFIX + name, chosen);
-    } catch {
-      // As above.
-    }
-  });
+  effect(() => writeText(name, value.value === first ? "" : value.value));
   return value;
 }
 
@@ -37,6 +41,10 @@ export const zone = kept<Zone>("zone", zones, "utc");
 export const letterKeys = kept("keys", onOff, "on");
 /** Whether pages read again by themselves. */
 export const live = kept("live", onOff, "on");
+
+/** The columns of lists of runs, with commas between their names; empty: the usual ones. */
+export const keptColumns = signal(readText("columns"));
+effect(() => writeText("columns", keptColumns.value));
 
 /** Show the theme. Without the attribute the system decides, also about contrast. */
 export function showTheme(): void {

@@ -50,6 +50,11 @@ const SHOWN: Record<RunStatus, Shown> = {
   cancelled: "cancelled",
   continued: "continued",
 };
+/** What is shown of a status alone. */
+export function shownAs(status: RunStatus): Shown {
+  return SHOWN[status];
+}
+
 /** The codes of the two errors that mean that a run took too long. */
 const OUT_OF_TIME = new Set(["SW471", "SW472"]);
 

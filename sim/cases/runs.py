@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from sim.cases.case import Case, Tried, did, kit_of
-from stepwell import Context, Request, done, workflow
+from stepwell import Context, Request, Retry, done, step, workflow
 
 COUNT = Request[int, int]("count")
+TRIED = Retry(max_attempts=4, initial="1m")
 
 
 async def _pack(item: str) -> str:
@@ -65,6 +66,33 @@ async def telling(ctx: Context) -> list[Any]:
     return [asked, ended.value.value, cancelled.value.status]
 
 
+async def _unpack(item: str) -> None:
+    did(f"unpacked {item}")
+
+
+@step(name="pack", compensate=_unpack)
+async def _pack_for_now(item: str) -> str:
+    return await _pack(item)
+
+
+@workflow
+async def unlucky(ctx: Context, good: int) -> str:
+    """Fails after its step, until attempt number `good`."""
+    packed = await ctx.step(_pack_for_now, f"tea {ctx.attempt}")
+    await ctx.sleep("a while", "1m")
+    if ctx.attempt < good:
+        raise ConnectionError("the shop does not answer")
+    return packed
+
+
+@workflow
+async def insisting(ctx: Context) -> list[str]:
+    """Waits for runs that need several attempts."""
+    child = await ctx.child(unlucky, 2, retry=TRIED)
+    other = await ctx.start(unlucky, 3, retry=TRIED)
+    return [child, (await ctx.wait_any("end", ended=done(other))).value.value]
+
+
 _CALLS = itertools.count()
 
 
@@ -94,6 +122,18 @@ CASES = {
             *("TEA", "TEA A", "TEA B", "SALT", "SALT A", "SALT B", "RICE", "RICE A", "RICE B"),
         ],
         done=frozenset(f"packed {item}{branch}" for item in ("tea", "salt", "rice") for branch in ("", " a", " b")),
+    ),
+    "a run that is tried again": Case(
+        unlucky,
+        input=3,
+        output="TEA 3",
+        done=("packed tea 1", "unpacked tea 1", "packed tea 2", "unpacked tea 2", "packed tea 3"),
+        options={"retry": TRIED},
+    ),
+    "a parent of runs that are tried again": Case(
+        insisting,
+        output=["TEA 2", "TEA 3"],
+        done=("packed tea 1", "unpacked tea 1", "packed tea 2", "unpacked tea 2", "packed tea 3"),
     ),
     "a run that tells others": Case(telling, output=[22, [1, 2, 3, 10], "cancelled"]),
 }

@@ -11,12 +11,13 @@ from stepwell.model.amendments import Amended, Amendment
 from stepwell.model.entries import Entry
 from stepwell.model.locations import Location, is_within, undo
 from stepwell.model.runs import Run
-from stepwell.model.states import RunStatus
+from stepwell.model.states import RunStatus, WaitKind
 
 if TYPE_CHECKING:
     from sim.checker import Checker
 
 Rows = dict[str, Run]
+_MOVES = ("wake", "reschedule")
 
 
 def check_amend(
@@ -39,6 +40,9 @@ def check_amend(
         checker.violate("I8", run_id, f"the seq went from {was.last_seq} to {row.last_seq}")
     shadow = checker.shadow(run_id)
     _check_order(checker, shadow, amendment)
+    if amendment.verb in _MOVES:
+        _moved(checker, shadow, amendment)
+        return
     for entry in _dropped(shadow, amendment):
         checker.events.forgotten(run_id, entry)
     if was.status is RunStatus.FAILED:
@@ -59,6 +63,21 @@ def check_amend(
         inside = [at for at in amendment.forgotten if is_within(at, cursor.location)]
         if inside and amendment.verb == "rewind":
             checker.violate("I8", run_id, f"{shadow.path(inside[0])} was dropped, and its loop goes on behind it")
+
+
+def _moved(checker: Checker, shadow: Shadow, amendment: Amendment) -> None:
+    """The run is woken, or one of its deadlines is another one now. All else is as it was."""
+    if amendment.entries or amendment.forgotten:
+        checker.violate("I8", shadow.run_id, f"a {amendment.verb} has changed the history")
+    was = dict(shadow.deadlines)
+    for wait in amendment.waits or ():
+        at = (wait.location, wait.kind)
+        if amendment.verb == "wake" and shadow.deadlines.get(at, wait.due_at) != wait.due_at:
+            checker.violate("I24", shadow.run_id, f"the deadline of {shadow.path(wait.location)} was moved by a wake")
+        if wait.kind is not WaitKind.RETRY:
+            shadow.deadlines[at] = wait.due_at
+    if amendment.verb == "reschedule" and amendment.waits and was == shadow.deadlines:
+        checker.violate("I24", shadow.run_id, "a deadline was moved to where it was")
 
 
 def _dropped(shadow: Shadow, amendment: Amendment) -> list[Entry]:

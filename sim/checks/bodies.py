@@ -10,6 +10,7 @@ from sim.checks.receipts import check_told, is_promised
 from sim.checks.shadow import Shadow
 from sim.witness import WITNESSES
 from stepwell.clock import Instant
+from stepwell.model.messages import ASK
 from stepwell.replay.bodies import Body
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def check_body(checker: Checker, process: Process, body: Body, execution: Any, n
     if body.location in shadow.ever:
         checker.violate("I1", run_id, f"{process.name} starts {path}, which has a durable result")
     check_told(checker, shadow, body)
-    missing = [at for at in (body.args[1] if len(body.args) > 1 else ()) if at not in shadow.paths]
+    relied = body.args[1] if len(body.args) > 1 and row.workflow != ASK else ()
+    missing = [at for at in relied if at not in shadow.paths]
     missing = [at for at in missing if not is_promised(checker, shadow, execution, at)]
     if missing and not path.endswith("~undo") and body.record is None:  # a transaction takes along what is before it
         checker.violate("I29", run_id, f"{path} starts before {missing[-1]} is durable")
@@ -68,8 +70,8 @@ def _check_attempt(checker: Checker, body: Body, execution: Any, now: Instant) -
     epoch = execution._claim.fence.epoch
     shadow, path, run_id = checker.shadow(body.info.run_id), body.info.path, body.info.run_id
     past = shadow.attempts.get(body.location, [])
-    node = checker.nodes.get(path.rpartition("/")[2])
-    if node is not None and node.get("kind") == "once_only":
+    node = checker.node_at(path)
+    if node.get("kind") == "once_only":
         started = shadow.started.get((body.location, body.info.attempt))
         if started != epoch:
             checker.violate("I10", run_id, f"at-most-once {path} starts, recorded as started in epoch {started}")

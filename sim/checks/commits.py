@@ -15,6 +15,7 @@ from stepwell.model.commits import Applied, BeginRollback, Commit, End, Park, Ve
 from stepwell.model.entries import Attempt, Entry
 from stepwell.model.failures import decode_failure
 from stepwell.model.locations import ROOT, undo
+from stepwell.model.messages import ASK
 from stepwell.model.runs import Run
 from stepwell.model.signals import is_accepted
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -115,7 +116,7 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
         checker.violate("I2", shadow.run_id, f"a second result at {path}")
     if row.status in _FORWARD:
         for closed in shadow.closed:
-            is_block = checker.nodes.get(path.rpartition("/")[2], {}).get("op") == "cleanup"  # of a lost branch
+            is_block = checker.node_at(path).get("op") == "cleanup"  # of a lost branch
             if entry.location.startswith(closed) and not path.endswith("~undo") and not is_block:
                 checker.violate("I33", shadow.run_id, f"{path} was recorded after {shadow.path(closed)} had ended")
     if entry.at > now:
@@ -127,7 +128,7 @@ def _check_entry(checker: Checker, shadow: Shadow, entry: Entry, row: Run, now: 
             _check_undo(checker, shadow, entry, path)
         case EntryKind.RECORD:
             checker.records.received(shadow, entry)
-        case EntryKind.STEP if "~undo" not in path or path.rpartition("/")[2] in checker.nodes:
+        case EntryKind.STEP if row.workflow != ASK and ("~undo" not in path or checker.node_at(path)):
             _check_step(checker, shadow, entry, path)
         case EntryKind.RECEIVE | EntryKind.RECEIVE_MANY | EntryKind.TOPIC:
             kind = WaitKind.TOPIC if entry.kind is EntryKind.TOPIC else WaitKind.SIGNAL
@@ -153,8 +154,8 @@ def _check_sleep(checker: Checker, shadow: Shadow, entry: Entry, path: str, now:
 
 
 def _check_step(checker: Checker, shadow: Shadow, entry: Entry, path: str) -> None:
-    node = checker.nodes.get(path.rpartition("/")[2])
-    if node is None:
+    node = checker.node_at(path)
+    if not node:
         checker.violate("I9", shadow.run_id, f"a step at {path} that is in no program")
         return
     has_undo = node["kind"].startswith("undoable") and entry.status is EntryStatus.DONE

@@ -99,5 +99,5 @@ class Leaves:
         return is_long or is_repaired or self._world.checker.shadow(began.run_id).retries > 0
 
     def _kind(self, began: _Began) -> str:
-        kind: str = self._world.checker.nodes.get(began.path.rpartition("/")[2], {}).get("kind", "")
+        kind: str = self._world.checker.node_at(began.path).get("kind", "")
         return kind

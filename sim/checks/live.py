@@ -121,8 +121,8 @@ class Live:
         shadow = self._checker.shadow(detail.run.run_id)
         for entry in detail.history.entries:
             path = shadow.path(entry.location)
-            node = self._checker.nodes.get(path.rpartition("/")[2])
-            if node is None or entry.kind is not EntryKind.STEP or entry.status is not EntryStatus.DONE:
+            node = self._checker.node_at(path)
+            if not node or entry.kind is not EntryKind.STEP or entry.status is not EntryStatus.DONE:
                 continue
             if node.get("kind") == "streaming" and len(sources.get(path, ())) != node["chunks"]:
                 text = f"{path} appended {node['chunks']} chunks, and {sources.get(path)} are there"

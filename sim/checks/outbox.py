@@ -11,6 +11,7 @@ from sim.sinks import ALL, sinks_of
 from stepwell.clock import Instant
 from stepwell.model.commits import Commit
 from stepwell.model.entries import Entry
+from stepwell.model.messages import MESSAGES, TO_RUNS
 from stepwell.model.outbox import ANNOUNCED, ended_event_id
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, EntryKind, EntryStatus
@@ -41,20 +42,24 @@ class Outbox:
 
     def committed(self, shadow: Shadow, commit: Commit) -> None:
         """The events of a commit are those of its entries."""
+        for emit in commit.emits:
+            if emit.name.startswith(MESSAGES):
+                self._owe(shadow, TO_RUNS, emit.event_id)
+        emits = self._checker.run_messages.committed(shadow, commit)
         expected: Counter[str] = Counter()
         for entry in commit.entries:
             path = shadow.path(entry.location)
             expected[path] += self._count(entry, path)
-        found = Counter(emit.path for emit in commit.emits)
+        found = Counter(emit.path for emit in emits)
         if +expected != found:
             text = f"a commit carries the events of {dict(found)}, its entries those of {dict(+expected)}"
             self._checker.violate("I26", shadow.run_id, text)
-        ids = [emit.event_id for emit in commit.emits]
+        ids = [emit.event_id for emit in emits]
         for entry in commit.entries:
             if entry.kind is EntryKind.EMIT and unpack(entry.value)[0][1] not in ids:
                 path = shadow.path(entry.location)
                 self._checker.violate("I26", shadow.run_id, f"{path} was told another id than its event has")
-        for emit in commit.emits:
+        for emit in emits:
             sinks = sinks_of(emit.name) if self.is_on else ()
             if emit.sinks != sinks:
                 self._checker.violate("I26", shadow.run_id, f"{emit.name} goes to {emit.sinks} instead of {sinks}")
@@ -64,8 +69,7 @@ class Outbox:
     def _count(self, entry: Entry, path: str) -> int:
         if entry.status is not EntryStatus.DONE:
             return 0
-        name = path.rpartition("/")[2]
-        node = self._checker.nodes.get(name.removesuffix("~undo"), {})
+        node = self._checker.node_at(path.removesuffix("~undo"))
         match entry.kind:
             case EntryKind.EMIT:
                 return 1
@@ -130,8 +134,10 @@ class Outbox:
             if self._numbers[settled.first][1] not in self._owed[queue] or queue[1] != self._numbers[settled.first][0]
         }
         for number in settled.sent:
-            if not self._received[self._numbers[number]]:
-                sink, event_id = self._numbers[number]
+            sink, event_id = self._numbers[number]
+            if self._checker.run_messages.is_cancel(event_id):
+                self._received[sink, event_id] += 1
+            elif not self._received[sink, event_id]:
                 self._checker.violate("I26", "", f"{event_id} counts as sent, and {sink} has not received it")
         if settled.unsent is not None and settled.unsent.retry_in is None:
             self._given_up.add(self._numbers[settled.unsent.number])
@@ -140,19 +146,29 @@ class Outbox:
 
     def received(self, sink: str, event: EmittedEvent) -> None:
         """A receiver got an event."""
-        queue = self._owed[event.run_id, sink]
-        if event.id not in queue:
-            self._checker.violate("I26", event.run_id, f"{sink} received {event.name} {event.id}, never committed")
+        self._arrived(event.run_id, sink, event.id)
+
+    def delivered(self, message_ids: list[str]) -> None:
+        """Messages between runs have reached the store."""
+        for message_id in message_ids:
+            sender, _ = self._checker.run_messages.sent[message_id]
+            self._arrived(sender, TO_RUNS, message_id)
+
+    def _arrived(self, run_id: str, sink: str, event_id: str) -> None:
+        queue = self._owed[run_id, sink]
+        if event_id not in queue:
+            self._checker.violate("I26", run_id, f"{sink} received {event_id}, never committed")
             return
-        if not self._received[sink, event.id]:
-            early = [e for e in queue[: queue.index(event.id)] if not self._is_past(sink, e)]
-            if early and (sink, event.id) not in self._given_up:
-                text = f"{sink} received {event.name} {event.id} before {early[0]}, which was emitted earlier"
-                self._checker.violate("I26", event.run_id, text)
-        self._received[sink, event.id] += 1
+        if not self._received[sink, event_id]:
+            early = [e for e in queue[: queue.index(event_id)] if not self._is_past(sink, e)]
+            if early and (sink, event_id) not in self._given_up:
+                text = f"{sink} received {event_id} before {early[0]}, which was emitted earlier"
+                self._checker.violate("I26", run_id, text)
+        self._received[sink, event_id] += 1
 
     def _is_past(self, sink: str, event_id: str) -> bool:
-        return bool(self._received[sink, event_id]) or (sink, event_id) in self._given_up
+        is_unseen = self._checker.run_messages.is_cancel(event_id)  # until its sender has settled it
+        return is_unseen or bool(self._received[sink, event_id]) or (sink, event_id) in self._given_up
 
     # --- the end ---
 
@@ -160,6 +176,8 @@ class Outbox:
         """Everything that was committed was received, and nothing is left."""
         for (run_id, sink), queue in self._owed.items():
             lost = [event_id for event_id in queue if not self._received[sink, event_id]]
+            if sink == TO_RUNS:  # to a run that has ended, or never was; operators drop it in the end
+                lost = [event_id for event_id in lost if (sink, event_id) not in self._given_up]
             if lost:
                 self._checker.violate("I26", run_id, f"{sink} never received {lost[0]}")
         for is_dead in (False, True):

@@ -76,7 +76,7 @@ def integrate(checker: Checker, shadow: Shadow, commit: Commit) -> bool:
 def check_failure(checker: Checker, shadow: Shadow, attempt: Attempt) -> None:
     """A long step fails only where its program says so; giving its slot back is no failure."""
     path = shadow.path(attempt.location)
-    node = checker.nodes.get(path.rpartition("/")[2], {})
+    node = checker.node_at(path)
     if node.get("kind", "").startswith("long") and attempt.failure is not None:
         failure = decode_failure(attempt.failure)
         if failure.type != "Torn":

@@ -18,6 +18,7 @@ from stepwell.model.amendments import REWOUND
 from stepwell.model.cancels import PARENT_CLOSED
 from stepwell.model.commits import BeginRollback, End
 from stepwell.model.failures import decode_failure
+from stepwell.model.run_retries import retry_of
 from stepwell.model.runs import Inbox, Run
 from stepwell.model.states import KEEPS_CURSORS, RunStatus
 from stepwell.replay.driver import begin_forward, conclude
@@ -109,6 +110,11 @@ def check_model(world: World, run: Run) -> None:
             )
             if OK not in possible or program["continues"] or problem is not None:
                 checker.violate("T7", run.run_id, f"completed, which it cannot: {problem or program['ending']}")
+        case RunStatus.CONTINUED if run.failure is not None:
+            tried = retry_of(run)
+            is_tried = tried.policy is not None and not tried.policy.retry.is_last(tried.attempt)
+            if not is_tried or FAIL not in possible:
+                checker.violate("T7", run.run_id, f"tried again after attempt {tried.attempt}, which it cannot")
         case RunStatus.CONTINUED:
             may_continue = OK in possible or any(node["op"] == "continue" for node in walk(program["body"]))
             if not may_continue or not program["continues"]:
@@ -119,7 +125,8 @@ def check_model(world: World, run: Run) -> None:
                 checker.violate("T7", run.run_id, f"{run.status}, which it cannot: {failure}")
             _check_undone(world, run, program)
         case RunStatus.CANCELLED:
-            if not are_cancels and run.reason not in ("its parent no longer needs it", PARENT_CLOSED, REWOUND):
+            is_known = run.reason in ("its parent no longer needs it", PARENT_CLOSED, REWOUND)
+            if not are_cancels and not is_known and not checker.run_messages.may_be_cancelled(run.run_id):
                 checker.violate("T7", run.run_id, f"cancelled by nobody ({run.reason!r})")
         case _:
             checker.violate("L1", run.run_id, f"ended as {run.status}")

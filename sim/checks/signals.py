@@ -14,6 +14,7 @@ from stepwell.model.amendments import Amendment
 from stepwell.model.commits import Commit
 from stepwell.model.entries import Entry
 from stepwell.model.locations import format_path
+from stepwell.model.messages import ASKED_BY_RUN
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivered, Delivery, NewSignal, ReplyStatus, Signal
 from stepwell.model.states import EntryKind, EntryStatus
@@ -158,6 +159,10 @@ class Signals:
                 self._checker.violate("I21", shadow.run_id, f"question {reply.number} was answered out of turn")
             self._replied.add(reply.number)
 
+    def is_asked_by_run(self, number: int) -> bool:
+        """Whether a run, and not a client, has asked this question."""
+        return self._asks.get(number, "").startswith(ASKED_BY_RUN)
+
     def _is_given(self, number: int) -> bool:
         question = at_once(self._checker.inspector.views.find_question(self._asks[number]))
         return question is not None and question.reply is not None
@@ -212,6 +217,8 @@ def _marks(entry: Any) -> list[tuple[str, str]]:
 
 
 def mark_of(payload: bytes) -> str:
-    """The mark in the payload of a signal."""
+    """The mark in the payload of a signal. What tells an asking run where its question is has none."""
     value = msgspec.json.decode(payload[1:])
-    return value["mark"] if isinstance(value, dict) else str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    return str(value.get("mark") or value.get("run_id") or value["reason"])

@@ -33,10 +33,10 @@ class Transactions:
 
 def count(checker: Checker, shadow: Shadow, entry: Entry) -> None:
     """An entry was committed."""
-    name = shadow.path(entry.location).rpartition("/")[2]
-    kind = str(checker.nodes.get(name, {}).get("kind", ""))
+    path = shadow.path(entry.location)
+    kind = str(checker.node_at(path).get("kind", ""))
     if kind.startswith("transactional") and entry.kind is EntryKind.STEP and entry.status is EntryStatus.DONE:
-        checker.recorded[name] += 1
+        checker.recorded[path.rpartition("/")[2]] += 1
         checker.kinds["transaction"] += 1
 
 

@@ -18,6 +18,7 @@ from sim.sabotage.engine import ENGINE_SWITCHES
 from sim.sabotage.events import EVENT_SWITCHES
 from sim.sabotage.live import LIVE_SWITCHES
 from sim.sabotage.long_steps import LONG_STEP_SWITCHES
+from sim.sabotage.neighbours import NEIGHBOUR_SWITCHES
 from sim.sabotage.outbox import OUTBOX_SWITCHES
 from sim.sabotage.outside import OUTSIDE_POSTGRES_SWITCHES, OUTSIDE_SWITCHES, SHOWN_BY
 from sim.sabotage.patches import Switches
@@ -56,6 +57,7 @@ USUAL: Switches = {
     **STARTER_SWITCHES,
     **RECORD_SWITCHES,
     **BLOCK_SWITCHES,
+    **NEIGHBOUR_SWITCHES,
 }
 RARE: Switches = {**RARE_SWITCHES, **RARE_TRANSACTION_SWITCHES}
 POSTGRES: Switches = {**POSTGRES_SWITCHES, **OUTSIDE_POSTGRES_SWITCHES}

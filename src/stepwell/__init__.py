@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stepwell.engine.triggers import Trigger
     from stepwell.errors import (
         AlreadyExistsError,
-        AskRefused,
         ChildFailed,
         Failure,
         Fatal,
@@ -67,7 +66,6 @@ __all__ = [
     "AlreadyExistsError",
     "App",
     "Arrived",
-    "AskRefused",
     "Break",
     "Budget",
     "BusinessHours",
@@ -136,7 +134,6 @@ _HOMES = {
     "stepwell.engine.triggers": ["Trigger"],
     "stepwell.errors": [
         "AlreadyExistsError",
-        "AskRefused",
         "ChildFailed",
         "Failure",
         "Fatal",

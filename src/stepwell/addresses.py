@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stepwell.stores.base.diagnosis import Diagnosis
     from stepwell.stores.base.migrations import Migrated
     from stepwell.stores.base.store import Store
+    from stepwell.stores.base.upkeep import Upkeep
 
 
 def open_store(url: str, environment: Environment, *, may_create: bool = True) -> Store:
@@ -66,6 +67,21 @@ def diagnose(url: str, environment: Environment) -> Diagnosis:
             with _driver():
                 from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
             return PostgresDiagnosis(environment, url)
+
+
+def upkeep(url: str, environment: Environment) -> Upkeep:
+    """What measures and cleans the store of a URL."""
+    match store_kind(url):
+        case "memory":
+            raise _without_life(url)
+        case "sqlite":
+            from stepwell.stores.sqlite.upkeep import SqliteUpkeep
+
+            return SqliteUpkeep(environment, sqlite_file(url))
+        case "postgres":
+            with _driver():
+                from stepwell.stores.postgres.upkeep import PostgresUpkeep
+            return PostgresUpkeep(environment, url)
 
 
 def back_up(url: str, target: Path) -> BackedUp:

@@ -38,6 +38,7 @@ class Verb(StrEnum):
     SHOW_TRIGGER = "trigger show"
     SIGNAL = "signal"
     SKIP = "skip"
+    WAKE = "wake"
     WATCH = "watch"
     WHY = "why"
     WORKER = "worker"
@@ -132,6 +133,7 @@ _FORMS: Final[Mapping[Verb, _Form]] = {
         "POST",
         "/api/runs/{target}/skip",
     ),
+    Verb.WAKE: _Form("engine.runs.wake({target})", "stepwell wake {target}", "POST", "/api/runs/{target}/wake"),
     Verb.WATCH: _Form("engine.runs.watch({target})", "stepwell watch {target}", "GET", "/api/runs/{target}/changes"),
     Verb.WHY: _Form("engine.explain({target})", "stepwell why {target}", "GET", "/api/runs/{target}/why"),
     Verb.WORKER: _Form("Engine(url, workflows=[...])", "stepwell worker MODULE"),

@@ -30,6 +30,8 @@ class WorkerSettings:
     `sweep_every`: how often a worker looks for runs of dead workers, and for work that no notification announced.
     `stalls_max`: a run that has lost its worker this many times without progress is paused (SW202).
     `entries_max`: a run with more entries in its history is paused (SW126); from 80 % on, a warning is logged.
+    `signals_max`: how many signals may wait to be read by one run, or for one key. Further ones are refused (SW423);
+    from 80 % on, a warning is logged. The engine that sends decides.
     `threads_max`: how many bodies of `def` steps run at the same time.
     `name`: the name of the worker in listings.
     """
@@ -43,6 +45,7 @@ class WorkerSettings:
     sweep_every: Duration = "2s"
     stalls_max: int = 5
     entries_max: int = 50_000
+    signals_max: int = 2_000
     threads_max: int = 32
     name: str = "worker"
     given: frozenset[str] = field(init=False, repr=False, compare=False)  # what the constructor was called with
@@ -57,9 +60,11 @@ class WorkerSettings:
             raise InvalidOptionError(f"mode is {self.mode!r}", fix='"live" or "yield"')
         if span(self.lease, what="lease") < SECOND // 10:
             raise InvalidOptionError(f"lease is {self.lease!r}", why="a lease below 100 ms cannot be renewed in time")
-        if min(self.runs_max, self.stalls_max, self.threads_max, self.entries_max) < 1 or self.cache_max < 0:
+        least = min(self.runs_max, self.stalls_max, self.threads_max, self.entries_max, self.signals_max)
+        if least < 1 or self.cache_max < 0:
             raise InvalidOptionError(
-                "runs_max, stalls_max, threads_max and entries_max must be at least 1, cache_max at least 0"
+                "runs_max, stalls_max, threads_max, entries_max and signals_max must be at least 1, "
+                "cache_max at least 0"
             )
         span(self.hold_max, what="hold_max")
         span(self.claim_ahead, what="claim_ahead")

@@ -310,7 +310,8 @@ class LoopWatch:
         self._limit = limit
         self._is_needed = is_needed
         self._blocked = blocked
-        self._ended = threading.Event()
+        self._rung = threading.Event()  # by the loop's answer, and by the end
+        self._is_ended = False
 
     def start(self) -> None:
         """Watch the running loop."""
@@ -318,23 +319,27 @@ class LoopWatch:
         threading.Thread(target=self._watch, args=args, name="stepwell-watch", daemon=True).start()
 
     def end(self) -> None:
-        """Watch no longer."""
-        self._ended.set()
+        """Watch no longer. The thread ends at once."""
+        self._is_ended = True
+        self._rung.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
-        while not self._ended.wait(self._limit):
+        while not self._rung.wait(self._limit):
             if not self._is_needed():
                 continue
-            answered, began = threading.Event(), time.monotonic()
+            began = time.monotonic()
             try:
-                loop.call_soon_threadsafe(answered.set)
+                loop.call_soon_threadsafe(self._rung.set)
             except RuntimeError:  # the loop is closed
                 return
-            if answered.wait(self._limit):
-                continue
-            self._blocked(sys._current_frames().get(thread), time.monotonic() - began)
-            while not self._ended.is_set() and not answered.wait(self._limit):
-                pass
+            if not self._rung.wait(self._limit):
+                self._blocked(sys._current_frames().get(thread), time.monotonic() - began)
+                while not self._rung.wait(self._limit):
+                    if loop.is_closed():
+                        return
+            self._rung.clear()
+            if self._is_ended:
+                return
 
 
 Calls = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]

@@ -27,6 +27,7 @@ TABLE: Final = "tool.stepwell"
 
 DB, APP, TOKENS = "db", "app", "tokens"
 KEYS: Final = (DB, APP, TOKENS, *SETTING_NAMES)
+ALERTS: Final = "alerts"  # a table of the file: the rules of alerts, by name
 
 # Names in the environment that are not settings: secrets of incoming webhooks, and what steers tests.
 _NOT_SETTINGS: Final = ("STEPWELL_HOOK_", "STEPWELL_TEST_")
@@ -88,6 +89,21 @@ class Sources:
             value = _checked(key, _from_toml(key, self.file.values[key], origin), origin)
             return Found(_anchored(key, value, self.file.path.parent, self._folder), origin)
         return None
+
+    def alerts(self) -> dict[str, Found]:
+        """What the file says of each rule of an alert: a table by name, `[alerts."orders fail"]`."""
+        if self.file is None or ALERTS not in self.file.values:
+            return {}
+        origin, rules = self.file.origin(ALERTS), self.file.values[ALERTS]
+        if not isinstance(rules, dict) or not all(isinstance(rule, dict) for rule in rules.values()):
+            example = '[alerts."orders fail"], and below it: count = 5'
+            raise _wrong(ALERTS, origin, "alerts is not a table of rules, each with a name", example)
+        shown, lines = _shown(self.file.path), self.file.lines
+        found: dict[str, Found] = {}
+        for name, rule in rules.items():
+            line = lines.get(f"{ALERTS}.{name}")
+            found[name] = Found(rule, Origin("file", shown if line is None else f"{shown}:{line}"))
+        return found
 
     def settings(self, given: WorkerSettings | None = None, *, where: str = "") -> dict[str, Found]:
         """Every setting of a worker with its origin. What the constructor was given comes first; `where` names it."""
@@ -206,16 +222,17 @@ def _read_file(file: str, _changed_ns: int, _size: int) -> SettingsFile | None:
     lines = dict(_lines(text, TABLE if path.name == PYPROJECT else ""))
     made = SettingsFile(path, document, lines)
     for key in document:
-        if key not in KEYS:
+        if key not in KEYS and key != ALERTS:
             raise InvalidOptionError(
                 f"{key!r} is not a setting{_did_you_mean(nearest(key, KEYS))}",
                 where=made.origin(key).where,
-                fix=f"remove it, or write one of: {', '.join(KEYS)}",
+                fix=f"remove it, or write one of: {', '.join((*KEYS, ALERTS))}",
             )
     return made
 
 
 _HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
+_RULE: Final = re.compile(r"""(?:^|\.)\s*alerts\s*\.\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*$""")
 _KEY: Final = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:=|\.)""")
 
 
@@ -227,6 +244,8 @@ def _lines(text: str, table: str) -> Iterator[tuple[str, int]]:
             current = re.sub(r"\s|[\"']", "", header[1])
             if current.rpartition(".")[0] == table:
                 yield current.rpartition(".")[2], number
+            if rule := _RULE.search(header[1]):
+                yield f"{ALERTS}.{rule[1].strip(chr(34) + chr(39))}", number
         elif current == table and (key := _KEY.match(line)):
             yield key[1], number
 

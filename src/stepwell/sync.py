@@ -14,19 +14,20 @@ from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
 from stepwell.engine.alert_rules import Alert
 from stepwell.engine.alerts import AlertActView, Alerts, AlertView
-from stepwell.engine.bulks import BulkItem, Bulks, BulkView
+from stepwell.engine.bulks import BulkItem, BulkPreview, Bulks, BulkView
 from stepwell.engine.catalogue import WorkflowFacts
 from stepwell.engine.dead_letters import DeadLetters, HandledLetter, Letter, LettersActed
 from stepwell.engine.diagnosis import Diagnosis, Examination
 from stepwell.engine.error_groups import ErrorGroup
-from stepwell.engine.events import Events, KeptEventView
+from stepwell.engine.events import Events, KeptEventView, PastEventView
 from stepwell.engine.explanations import Explanation
+from stepwell.engine.footprint import Footprint
 from stepwell.engine.handles import Handle
 from stepwell.engine.histories import Histories, PublishedView, TreeView
 from stepwell.engine.holds import Holds
 from stepwell.engine.live import StreamItem, StreamReset
 from stepwell.engine.movements import Movements, Report
-from stepwell.engine.outbox import Outbox, OwedEvent
+from stepwell.engine.outbox import Outbox, OwedEvent, SinkView
 from stepwell.engine.overviews import (
     COUNTED_MAX,
     GROUPED_MAX,
@@ -42,7 +43,16 @@ from stepwell.engine.reasons import Reason
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.engine.repairs import UNCHANGED, Repairs, VersionChoice
 from stepwell.engine.reschedules import Rescheduled
-from stepwell.engine.retention import BackupNote, EraseReport, PruneReport, PruneRound, Retention, Retentions
+from stepwell.engine.retention import (
+    AHEAD_MAX,
+    BackupNote,
+    EraseReport,
+    PruneAhead,
+    PruneReport,
+    PruneRound,
+    Retention,
+    Retentions,
+)
 from stepwell.engine.runs import ALL_RUNS, Runs
 from stepwell.engine.saved_views import SavedView, SavedViews
 from stepwell.engine.schedule_views import (
@@ -74,7 +84,6 @@ from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
 from stepwell.portal import Portal
-from stepwell.replay.primitives.send import retention
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
@@ -567,6 +576,13 @@ class SyncEvents:
         """Publish an event; returns how many runs got it. `Engine.publish` has the promises."""
         return self._portal.wait(self._inner.publish(topic, payload, deliver=deliver, retain=retain, event_id=event_id))
 
+    def list_recent(self, topic: str | None = None, *, limit: int = 100) -> list[PastEventView]:
+        """The latest events of a topic, or of all, newest first, without their payloads.
+
+        An event is remembered for 7 days, or as long as its topic keeps it. The newest 20,000 events are looked at.
+        """
+        return self._portal.wait(self._inner.list_recent(topic, limit=limit))
+
     def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:
         """The events that topics (or one topic) keep for later waits, oldest first."""
         return self._portal.wait(self._inner.list(topic, limit=limit))
@@ -692,6 +708,10 @@ class SyncSchedules:
         """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
         return self._portal.wait(self._inner.next_of(limit, **times))
 
+    def words_of(self, **times: Unpack[ScheduleTimes]) -> str:
+        """Times that are no schedule yet, in words: "weekdays at 06:00, Europe/Berlin"."""
+        return self._inner.words_of(**times)
+
     def preview(self, name: str, since: datetime, until: datetime, *, limit: int = 1000) -> list[PreviewedTickView]:
         """Each tick from `since` on and before `until`: what became of it, or what will, and why. Changes nothing.
 
@@ -732,7 +752,7 @@ class SyncRepairs:
 
     def retry(self, target: str, *, by: str = "") -> bool:
         """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
-        with a fresh budget of attempts.
+        with a fresh budget of attempts. A failed run whose next attempt waits begins that attempt at once.
 
         False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
         that a worker spends in memory, or a wait inside a rollback, is not ended.
@@ -910,6 +930,10 @@ class SyncOutbox:
         """Dead letters with numbers above `after`, oldest first: events that a sink rejected too often."""
         return self._portal.wait(self._inner.list_dead(limit=limit, after=after))
 
+    def sinks(self) -> list[SinkView]:
+        """What each sink is owed, by its name. The oldest 20,000 events are counted."""
+        return self._portal.wait(self._inner.sinks())
+
     def replay(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
         """Retry a dead letter with a fresh budget of attempts; returns how many there were (one for each sink).
 
@@ -933,6 +957,7 @@ class SyncAlerts:
         self._inner = inner
         self.measures = inner.measures
         self.declared = inner.declared
+        self.notifiers = inner.notifiers
 
     def create(self, alert: Alert, *, by: str = "") -> bool:
         """Create a rule, or change it. False if it is like this already."""
@@ -1066,6 +1091,13 @@ class SyncBulks:
         more than 100,000.
         """
         return self._portal.wait(self._inner.match(where))
+
+    def preview(self, where: str | None = None, *, runs: Sequence[str] = ()) -> BulkPreview:
+        """What an act on these runs would find now, without their payloads. Changes nothing.
+
+        Raises `FilterError`, and `RequestError` for more than 100,000.
+        """
+        return self._portal.wait(self._inner.preview(where, runs=runs))
 
     def start(
         self,
@@ -1218,6 +1250,12 @@ class SyncDiagnosis:
         """
         return self._portal.wait(self._inner.examine(is_quick=is_quick))
 
+    def examine_needs(self) -> Examination:
+        """What waits for a person, without the checks of the store: a page may ask again and again. It may be some
+        seconds old, as a quick examination.
+        """
+        return self._portal.wait(self._inner.examine_needs())
+
     def list_needs(self) -> list[Finding]:
         """A finding for each kind of thing that waits for a person: runs and events that no worker will move."""
         return self._portal.wait(self._inner.list_needs())
@@ -1294,7 +1332,7 @@ class SyncHistories:
         """One line of a history, with its whole value. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.entry(target, seq))
 
-    def find(self, target: str, *, kinds: AbstractSet[EntryKind] = frozenset(), text: str = "") -> list[int]:
+    def find(self, target: str, *, kinds: frozenset[EntryKind] = frozenset(), text: str = "") -> list[int]:
         """The numbers of the lines of some kinds whose path, kind or status has a text. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.find(target, kinds=kinds, text=text))
 
@@ -1374,6 +1412,12 @@ class SyncRetentions:
         self._inner = inner
         self.policy = inner.policy
 
+    def look_ahead(self, retention: Retention | None = None, *, seen_max: int = AHEAD_MAX) -> PruneAhead:
+        """What a round would delete now, by this retention or by that of the app. It deletes nothing, and looks at the
+        runs that ended first, about `seen_max` of them. Raises `InvalidOptionError` like `begin`.
+        """
+        return self._portal.wait(self._inner.look_ahead(retention, seen_max=seen_max))
+
     def note_backup(self, target: str, size: int) -> None:
         """Note that this database was copied now, for `stepwell doctor`."""
         self._portal.wait(self._inner.note_backup(target, size))
@@ -1402,6 +1446,14 @@ class SyncRetentions:
         stored by their hash are deleted by a later `prune`, a day after they were last used.
         """
         return self._portal.wait(self._inner.erase(where, by=by, reason=reason, dry_run=dry_run))
+
+    def footprint(self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None) -> Footprint:
+        """Where the bytes of the database are, how fast it grows, and what pruning by this retention, or that of the
+        app, would free. Reads the structure of all tables, which takes seconds for gigabytes; changes nothing.
+
+        Without a retention it may be a minute old: callers at about the same time share one.
+        """
+        return self._portal.wait(self._inner.footprint(retention, workflows=workflows))
 
 
 class SyncEngine:
@@ -1512,6 +1564,9 @@ class SyncEngine:
 
         A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
         run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `retry=Retry(max_attempts=5, initial="1m")` tries the whole run again if it fails, after its steps were undone.
+        Each attempt is a run with the same key, and the handle, `result` and `status` by key follow to the last one.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does

@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from stepwell.engine.causes import Cause
     from stepwell.engine.dead_letters import HandledLetter, Letter, LettersActed
     from stepwell.engine.explanations import Explanation
+    from stepwell.engine.footprint import Footprint, TableFootprint, WorkflowFootprint
     from stepwell.engine.live import StreamItem, StreamReset
     from stepwell.engine.outbox import OwedEvent
     from stepwell.engine.repair_plans import RepairPlan
     from stepwell.engine.reschedules import Rescheduled
-    from stepwell.engine.retention import EraseReport, PruneReport, PruneRound
+    from stepwell.engine.retention import EraseReport, PruneAhead, PruneReport, PruneRound
     from stepwell.engine.saved_views import SavedView
     from stepwell.engine.schedule_views import (
         BackfilledTickView,
@@ -57,6 +58,7 @@ __all__ = [
     "EraseReport",
     "Explanation",
     "FailureRecord",
+    "Footprint",
     "HandledLetter",
     "HoldActView",
     "HoldView",
@@ -65,6 +67,7 @@ __all__ = [
     "OwedEvent",
     "PreviewedTickView",
     "ProgressView",
+    "PruneAhead",
     "PruneReport",
     "PruneRound",
     "Recovered",
@@ -83,12 +86,14 @@ __all__ = [
     "SignalView",
     "StreamItem",
     "StreamReset",
+    "TableFootprint",
     "TickView",
     "TriggerActView",
     "TriggerFailureView",
     "TriggerView",
     "TriggeredView",
     "WaitView",
+    "WorkflowFootprint",
 ]
 
 _HOMES = {
@@ -97,11 +102,12 @@ _HOMES = {
     "stepwell.engine.causes": ["Cause"],
     "stepwell.engine.dead_letters": ["HandledLetter", "Letter", "LettersActed"],
     "stepwell.engine.explanations": ["Explanation"],
+    "stepwell.engine.footprint": ["Footprint", "TableFootprint", "WorkflowFootprint"],
     "stepwell.engine.live": ["StreamItem", "StreamReset"],
     "stepwell.engine.outbox": ["OwedEvent"],
     "stepwell.engine.repair_plans": ["RepairPlan"],
     "stepwell.engine.reschedules": ["Rescheduled"],
-    "stepwell.engine.retention": ["EraseReport", "PruneReport", "PruneRound"],
+    "stepwell.engine.retention": ["EraseReport", "PruneAhead", "PruneReport", "PruneRound"],
     "stepwell.engine.saved_views": ["SavedView"],
     "stepwell.engine.schedule_views": [
         "BackfillView",

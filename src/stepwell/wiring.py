@@ -12,7 +12,7 @@ from stepwell.app import App, Offload, codec_of
 from stepwell.clock import Duration, Instant
 from stepwell.codec.base import ANY, Codec
 from stepwell.config import WorkerSettings
-from stepwell.engine.alert_rules import Alert
+from stepwell.engine.alert_rules import Alert, with_file
 from stepwell.engine.alerts import ALERT_DEFINITION, Alerts
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulks import BULK_DEFINITION, Bulks
@@ -57,8 +57,8 @@ from stepwell.model.transactions import Transaction
 from stepwell.replay.registry import Registry
 from stepwell.replay.signals import Cancel, Request, Signal
 from stepwell.replay.workflows import Workflow
-from stepwell.setting_sources import find_database, read_settings
-from stepwell.sinks.base import Sink
+from stepwell.setting_sources import Sources, find_database, read_settings
+from stepwell.sinks.base import ALERTS, Sink, wants
 from stepwell.sinks.routes import Routes
 from stepwell.sinks.topics import TopicSink
 from stepwell.stores.base.store import Store
@@ -132,12 +132,13 @@ class Engine:
         self._settings = read_settings(described.settings)
         environment = environment or system_environment(threads_max=self._settings.threads_max)
         registry = Registry(described.workflows)
+        has_file = store is None  # a store that is given is that of a test
         if store is None:
             store = open_store(find_database(described.url).value, environment)
         self._routes = Routes(described.sinks, lifecycle=described.lifecycle)
         self._hooks = described.hooks
         self._backend = backend = Backend(
-            environment, store, registry, codec_of(described, store), self._routes.announce
+            environment, store, registry, codec_of(described, store), self._routes.announce, self._settings.signals_max
         )
         self._results = Results(store)
         self._serves = (
@@ -153,7 +154,9 @@ class Engine:
         self.repairs = Repairs(backend)
         self.holds = Holds(backend)
         self.outbox = Outbox(backend)
-        self.alerts = Alerts(backend, described.alerts)
+        rules = Sources().alerts() if has_file and self._serves else {}
+        notifiers = [sink.name for sink in described.sinks if wants(sink, f"{ALERTS}firing")]
+        self.alerts = Alerts(backend, with_file(described.alerts, rules), notifiers)
         self.dead_letters = DeadLetters(backend)
         self.bulks = Bulks(backend, self)
         self.workers = Workers(backend, stalls_max=self._settings.stalls_max)
@@ -209,6 +212,9 @@ class Engine:
 
         A run that has not ended by its `deadline` (a duration from now, or a moment) fails with `DeadlineExceeded`. A
         run that waits at one place for longer than `max_suspend` fails with `WaitedTooLong`. Both undo the run's steps.
+
+        `retry=Retry(max_attempts=5, initial="1m")` tries the whole run again if it fails, after its steps were undone.
+        Each attempt is a run with the same key, and the handle, `result` and `status` by key follow to the last one.
 
         `transaction` is a connection to the engine's own database with an open transaction (of `apsw` for SQLite, of
         `psycopg` for PostgreSQL). The run is written in that transaction: it begins when the caller commits, and does
@@ -613,6 +619,10 @@ class Engine:
             found.append(Alerter(self.alerts))
         if self.retention.policy is not None:
             found.append(Pruner(self.retention, self._is_busy))
+        if self._backend.store.upkeep() is not None:
+            from stepwell.services.tidier import Tidier
+
+            found.append(Tidier(self.retention.tidy))
         return found
 
     def _is_busy(self) -> bool:

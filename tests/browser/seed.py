@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from stepwell import Engine
+from stepwell import App, Engine
 from tests.browser.shop import (
+    NAME_POISON,
+    POISON,
+    SINKS,
+    TRIGGERS,
     WORKFLOWS,
     Order,
+    announce,
     approval,
     close_books,
+    courier,
     hostile,
     import_rows,
     long_import,
@@ -22,7 +28,6 @@ from tests.browser.shop import (
     sync_contacts,
 )
 
-POISON: Final = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 WIDE: Final = "import-" + "w" * 180 + "-0017"
 ARABIC: Final = "طلب-مريم-العبدالله"
 ROWS: Final = 10_000  # each has two lines of history
@@ -63,6 +68,37 @@ async def seed(url: str) -> None:
         await engine.runs.start_by_name("nightly_report", 2, {"month": "2026-10"}, key="report-1")
     async with Engine(url, workflows=[long_import], worker=False) as engine:
         await engine.start(long_import, key="import-1")
+    await _seed_outside(url)
+
+
+async def _seed_outside(url: str) -> None:
+    """Events, signals that no run has read, a trigger, what sinks have not received, acts on many runs, saved views."""
+    async with Engine(App(url, workflows=WORKFLOWS, sinks=SINKS, triggers=TRIGGERS)) as engine:
+        await engine.start(announce, Order("ann", 42), key="announce-1")
+        await engine.start(announce, Order(POISON, 7), key=f"{WIDE}-told")
+        await engine.start(courier, "order-9", key="courier-1")
+        await _waiting(engine, "courier-1")
+        await engine.signal("order-9999", "approve", {"approved": True, "note": POISON}, if_missing="hold")
+        await engine.signal(f"{ARABIC}-2", NAME_POISON, POISON, if_missing="hold")
+        await engine.signal("cancelled-1", "note", {"text": "rang the customer"}, if_missing="hold")
+        await engine.publish("order.packed", {"order": "order-1"}, retain="7d")
+        await engine.publish("order.packed", {"parcel": 1})
+        await engine.publish(NAME_POISON, POISON)
+        await engine.publish("w" * 190, 1)
+        bulk = await engine.bulks.start("retry", "status:completed,failed -workflow:hostile", by="ann")
+        await _ended(engine, bulk.run_id)
+        await _until_dead(engine, 2)
+        views = engine.saved_views
+        await views.save("big orders", "workflow:order* -tag:test", sort="-took", columns=["status", "key", "took"])
+        await views.save(NAME_POISON, "error:script", owner="ann the admin", by="ann the admin")
+
+
+async def _until_dead(engine: Engine, letters: int) -> None:
+    for _ in range(400):
+        if len(await engine.outbox.list_dead()) == letters:
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError(f"there are no {letters} dead letters")
 
 
 async def _ended(engine: Engine, key: str) -> None:

@@ -6,7 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell import App, Context, Fatal, Retry, Signal, Workflow, step, workflow
+from stepwell import App, Context, Fatal, Retry, Signal, Trigger, Workflow, step, workflow
+from stepwell.sinks import EmittedEvent, handler
+
+NAME_POISON = "<img src=x onerror=alert(1)>"  # a name has no slash
+POISON = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,40 @@ async def import_rows(ctx: Context, count: int) -> int:
     return sum(await ctx.map("rows", one, range(count)))
 
 
+@workflow
+async def announce(ctx: Context, order: Order) -> str:
+    """Tell the outside what happened to an order."""
+    await ctx.emit("order.placed", {"customer": order.customer, "amount": order.amount})
+    return "told"
+
+
+@workflow
+async def pack(ctx: Context, parcel: dict[str, Any]) -> str:
+    """Started by an event."""
+    return f"packed {parcel['order']}"
+
+
+@workflow
+async def courier(ctx: Context, order: str) -> str:
+    """Wait for an event."""
+    event = await ctx.topic("shipment.packed", where={"order": order}, timeout="30d")
+    return str(event)
+
+
+async def post(event: EmittedEvent) -> None:
+    raise Fatal(f"the shop answered 503: {POISON}")
+
+
+async def count(event: EmittedEvent) -> None:
+    raise ConnectionError("the warehouse does not answer")
+
+
+SINKS = [
+    handler(post, name="shop", events="order.*"),
+    handler(count, name="warehouse", events="order.*", retry=Retry(max_attempts=50, initial="12h", max_delay="24h")),
+]
+TRIGGERS = [Trigger("order.packed", start=pack, key="pack-{order}", name="pack orders")]
+
 WORKFLOWS: list[Workflow[Any, Any]] = [
     order_fulfilment,
     approval,
@@ -203,5 +241,8 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     hostile,
     review,
     import_rows,
+    announce,
+    pack,
+    courier,
 ]
-app = App(workflows=WORKFLOWS)
+app = App(workflows=WORKFLOWS, sinks=SINKS, triggers=TRIGGERS)

@@ -15,6 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from playwright.sync_api import BrowserContext
 
+from stepwell.cli.commands.development import DEMO_APP
+from stepwell.cli.dev.seeds import seed_demo
+from stepwell.cli.dev.seeds.world import World
+from stepwell.clock import DAY, Instant, Span, SystemClock
 from stepwell.http import Role, make_token
 from stepwell.http.dashboard import FOLDER
 from stepwell.http.tokens import write_tokens
@@ -22,6 +26,7 @@ from tests.browser import shop
 from tests.browser.seed import seed
 
 ROOT: Final = Path(__file__).parents[2]
+_STRANGER_LIVES: Final = Span(9 * DAY)
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS: Final = [
     "--no-sandbox",
@@ -59,13 +64,36 @@ def launch_options() -> dict[str, Any]:
 @contextmanager
 def serve(folder: Path) -> Iterator[Site]:
     """A server on a database with runs in every status."""
+    with asyncio.Runner() as runner:
+        runner.run(seed(f"sqlite:///{folder}/shop.db"))
+    with _server(folder, str(shop.__file__)) as site:
+        yield site
+
+
+@contextmanager
+def serve_demo(folder: Path) -> Iterator[Site]:
+    """A server on the demonstration of `stepwell dev`, and beside it a worker that knows nothing of the shop."""
+    file, now = folder / "shop.db", SystemClock().now()
+    World(file, Instant(now - _STRANGER_LIVES)).run(_stranger)
+    seed_demo(file, now, rows=200)
+    with _server(folder, DEMO_APP) as site:
+        yield site
+
+
+async def _stranger(world: World) -> None:
+    """A worker that has lived long enough to be sure that nobody serves some runs."""
+    machine = await world.start("w-0", [], lease="30d")
+    await world.pass_time("1s")
+    machine.die()
+
+
+@contextmanager
+def _server(folder: Path, app: str) -> Iterator[Site]:
     assert (FOLDER / "index.html").is_file(), "the dashboard is not built: python dashboard/build.py"
     url = f"sqlite:///{folder}/shop.db"
     made = {role: make_token(f"ann the {role.value}", role) for role in Role}
     write_tokens(folder / "tokens", [token for _, token in made.values()])
-    with asyncio.Runner() as runner:
-        runner.run(seed(url))
-    line = [sys.executable, "-m", "stepwell.cli.main", "--db", url, "serve", str(shop.__file__), "--port", "0"]
+    line = [sys.executable, "-m", "stepwell.cli.main", "--db", url, "serve", app, "--port", "0"]
     more = ["-o", "json", "--embedded", "--tokens", str(folder / "tokens"), "--environment", "prod"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("STEPWELL_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src")])

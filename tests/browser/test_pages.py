@@ -14,7 +14,8 @@ from playwright.sync_api import Page, expect
 from stepwell.http import Role
 from stepwell.http.dashboard import FOLDER
 from tests.browser.conftest import Open, Tabs
-from tests.browser.seed import ARABIC, POISON, WIDE
+from tests.browser.seed import ARABIC, WIDE
+from tests.browser.shop import POISON
 from tests.browser.site import Site
 
 TABS = ("history&entry=1", "signals", "undo", "io", "published", "related", "acts", "raw")
@@ -37,6 +38,24 @@ PAGES = {
     "compare/order-1/order-1": "Compare",
     f"compare/hostile-1/{WIDE}": "Compare",
     "compare/order-1/nobody": "Compare",
+    "runs?q=sort:-took&columns=status,key,title,tags,started_by,parent,took,attr.amount": "Runs",
+    "runs?view=big+orders&q=workflow:order*+-tag:test+sort:-took": "Runs",
+    "runs?last=7d": "Runs",
+    "events": "Events",
+    "events?topic=order.packed": "Events",
+    "triggers": "Triggers",
+    "triggers?state=paused": "Triggers",
+    "outbox": "Outbox",
+    "bulk": "Bulk",
+    "bulk/bulk-1": "bulk-1",
+    "bulk/bulk-1?outcome=refused": "bulk-1",
+    "bulk/bulk-999": "bulk-999",
+    "schedules": "Schedules",
+    "schedules/nobody": "nobody",
+    "alerts": "Alerts",
+    "dead-letters": "Dead letters",
+    "dead-letters?letter=event-1": "Dead letters",
+    "retention": "Retention",
     "workers": "Workers",
     "audit": "Audit",
     "settings": "Settings",
@@ -60,7 +79,24 @@ PAGES = {
 }
 
 
-NARROW = ("workflows", "workflows/order_fulfilment", "doctor", "errors", f"compare/hostile-1/{WIDE}", "compare")
+NARROW = (
+    "events",
+    "triggers",
+    "outbox",
+    "bulk",
+    "bulk/bulk-1",
+    "runs?q=sort:-took&columns=status,key,title,tags,started_by,parent,took,attr.amount,run",
+    "schedules",
+    "alerts",
+    "dead-letters",
+    "retention",
+    "workflows",
+    "workflows/order_fulfilment",
+    "doctor",
+    "errors",
+    f"compare/hostile-1/{WIDE}",
+    "compare",
+)
 
 
 def settled(page: Page, title: str) -> None:
@@ -92,6 +128,23 @@ def test_the_pages_are_small(open_page: Open) -> None:
 
     assert 10_000 < first <= 90_000
     assert first < whole <= 200_000
+
+
+def test_an_empty_page_teaches(open_page: Open) -> None:
+    page = open_page()
+    for path, title, command, act in (
+        ("schedules", "No schedule yet", "stepwell schedule new nightly", "New schedule…"),
+        ("alerts", "No rule watches the runs", "stepwell alert create", "New rule…"),
+        ("dead-letters", "Nothing was given up", "stepwell dlq ls", ""),
+    ):
+        page.goto(f"/{path}")
+        empty = page.locator(".empty")
+        expect(empty.get_by_role("heading")).to_have_text(title)
+        expect(empty.locator("code")).to_contain_text(command)
+        if act:
+            expect(empty.get_by_role("button", name=act)).to_be_visible()
+    page.goto("/retention")
+    expect(page.get_by_text("This server knows no policy")).to_be_visible()
 
 
 def test_stored_text_is_text_and_never_markup(open_page: Open) -> None:

@@ -343,7 +343,7 @@ async def test_a_clean_up_that_cannot_work_is_refused_in_its_line(harness: Harne
             lambda: ctx.cleanup("b", release),
             lambda: ctx.cleanup("c", release, "lock", more=1),
             lambda: ctx.cleanup("d", step(release, compensate=act), "lock"),
-            lambda: ctx.cleanup("e"),
+            lambda: ctx.cleanup("e"),  # type: ignore[call-overload]
         ]
         for each in tries:
             try:

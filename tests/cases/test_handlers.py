@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from stepwell import (
-    AskRefused,
     Context,
     Request,
     RunFailed,
@@ -18,7 +17,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.errors import InvalidOptionError, Unanswered
+from stepwell.errors import AskRefused, InvalidOptionError, Unanswered
 from tests.cases.harness import Harness, Node
 
 LINES: list[str] = []

@@ -197,8 +197,22 @@ async def test_ri_08_a_timeout_is_retried_if_the_policy_says_so(harness: Harness
     assert ledger.counts == {"slow": 3}
 
 
-async def test_ri_10_the_same_name_twice_in_one_scope_stops_the_run(harness: Harness, ledger: Ledger):
+async def test_ri_10_the_same_name_twice_in_one_scope_is_numbered(harness: Harness, ledger: Ledger):
     @workflow
+    async def order(ctx: Context) -> None:
+        await ctx.step("notify", ledger.body("first"))
+        await ctx.step("notify", ledger.body("second"))
+
+    worker = await harness.worker(order)
+    run = await worker.start(order)
+    await harness.result(run)
+
+    assert [entry.path for entry in await harness.history(run)] == ["notify", "notify#2"]
+    assert ledger.lines == ["first", "second"]
+
+
+async def test_ri_10_the_same_name_twice_in_one_scope_stops_a_run_with_unique_names(harness: Harness, ledger: Ledger):
+    @workflow(names="unique")
     async def order(ctx: Context) -> None:
         await ctx.step("notify", ledger.body("first"))
         await ctx.step("notify", ledger.body("second"))

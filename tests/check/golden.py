@@ -21,7 +21,7 @@ from stepwell.model.failures import decode_failure, encode_failure
 from stepwell.virtual.loop import VirtualLoop
 from tests.cases.harness import Harness
 from tests.cases.stores import STORES
-from tests.check.golden_flows import FLOWS, helper, late_helper
+from tests.check.golden_flows import FLOWS, answerer, helper, late_helper
 from tests.check.recordings import record
 
 FOLDER = Path(__file__).resolve().parents[1] / "histories"
@@ -33,7 +33,7 @@ async def make(name: str) -> Recording:
     flow, given, messages = FLOWS[name]
     harness = Harness(STORES["sqlite"](), "live")
     try:
-        worker = await harness.worker(flow, helper, late_helper)
+        worker = await harness.worker(flow, helper, late_helper, answerer)
         run = await worker.start(flow, given, key=name)
         asking: list[asyncio.Task[Any]] = []
         await harness.advance("10s")

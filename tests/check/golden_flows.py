@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,14 +12,17 @@ from typing import Any
 
 from stepwell import (
     Break,
+    BusinessHours,
     Context,
     Continue,
     Event,
     Fatal,
     Retry,
+    Rollback,
     StepContext,
     StepFailed,
     SyncContext,
+    WaitTimeout,
     Workflow,
     done,
     signal,
@@ -304,6 +308,70 @@ async def tells(ctx: Context, order: Order) -> None:
     await ctx.wait_any("later", over=done(await ctx.start(late_helper, 1)))
 
 
+async def unhelp(number: int, result: int) -> None:
+    return None
+
+
+async def unrefuse() -> None:
+    return None
+
+
+ALWAYS = step(tell, name="always", compensate=untell, undo="always")
+
+
+@workflow
+async def effects(ctx: Context, order: Order) -> None:
+    await ctx.compensate_with(untell, order)
+    async with ctx.cleanup("left", untell, order):
+        await ctx.step(ALWAYS, order)
+    await ctx.child(helper, 1, compensate=unhelp)
+    with contextlib.suppress(StepFailed):
+        await ctx.step(step(refuse, compensate=unrefuse, undo="always"))
+    async with ctx.cleanup("open", untell, order):
+        await ctx.receive("go")
+    raise Rollback("no longer wanted")
+
+
+@workflow
+async def handles(ctx: Context, order: Order) -> None:
+    async def answer(ctx: Context, question: Any) -> str:
+        await ctx.step(tell, order)
+        return order.customer
+
+    ctx.handle("question", answer)
+    await ctx.sleep("nap", "1s")
+    await ctx.receive("go")
+
+
+@workflow
+async def limits(ctx: Context, order: Order) -> None:
+    await asyncio.sleep(1)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            await ctx.receive("never")
+    async with asyncio.timeout(100):
+        await ctx.step(tell, order)
+    await ctx.sleep_business("review", 0, BusinessHours({"mon-sun": "00:00-24:00"}, zone="UTC"))
+    async with asyncio.timeout(3600):
+        await ctx.receive("go")
+
+
+@workflow
+async def answerer(ctx: Context) -> None:
+    message = await ctx.receive("question")
+    await message.reply(message.payload)
+    await ctx.receive("close")
+
+
+@workflow
+async def asks(ctx: Context, order: Order) -> None:
+    other = await ctx.start("answerer", key="other", headers={"user": "ann"})
+    await ctx.ask(other, "question", order.amount)
+    with contextlib.suppress(WaitTimeout):
+        await ctx.ask("other", "question", order.customer, timeout="1s")
+    await ctx.ask(other, "question", order.customer)
+
+
 FLOWS: dict[str, tuple[Workflow[Any, Any], Any, tuple[str, ...]]] = {
     "steps": (steps, ORDER, ()),
     "retried": (retried, ORDER, ()),
@@ -329,6 +397,13 @@ FLOWS: dict[str, tuple[Workflow[Any, Any], Any, tuple[str, ...]]] = {
     "plain": (plain, ORDER, ()),
     "numbers": (numbers, ORDER, ()),
     "tells": (tells, ORDER, ()),
+    "effects": (effects, ORDER, ()),
+    "handles": (handles, ORDER, ("?question",)),
+    "limits": (limits, ORDER, ()),
+    "asks": (asks, ORDER, ()),
+    "effects_ended": (effects, ORDER, ("go",)),
+    "handles_ended": (handles, ORDER, ("?question", "go")),
+    "limits_ended": (limits, ORDER, ("go",)),
     "numbers_ended": (numbers, ORDER, ("go",)),
     "steps_ended": (steps, ORDER, ("go",)),
     "undone_ended": (undone, ORDER, ("allow",)),

@@ -66,7 +66,7 @@ async def test_it_stays_parked_under_code_that_does_not_fit_either(harness: Harn
 
 
 async def test_the_worker_that_parked_it_leaves_it_alone(harness: Harness, ledger: Ledger):
-    @workflow(name="twice")
+    @workflow(name="twice", names="unique")
     async def twice(ctx: Context) -> None:
         await ctx.step("x", ledger.body("x"))
         await ctx.step("x", ledger.body("x"))

@@ -283,7 +283,7 @@ async def test_an_attempt_to_seal_does_not_block_a_store_in_use(url: str, scene:
 
 async def test_the_item_with_an_unstorable_text_is_named(store: PostgresStore) -> None:
     await store.transfers.expect("t1", "here", since=Instant(0))
-    held = PackedSignal(1, SignalId("s1"), None, "k", "go\x00", None, b"", Instant(1), False, None, None)
+    held = PackedSignal(1, SignalId("s1"), None, "k", "go\x00", None, b"", Instant(1), False, None, "", None)
 
     with pytest.raises(TransferError, match="signal s1 cannot be stored in the destination"):
         await store.transfers.unpack("t1", TransferBatch(signals=(held,)))
@@ -292,7 +292,7 @@ async def test_the_item_with_an_unstorable_text_is_named(store: PostgresStore) -
 
 async def test_the_item_with_a_taken_number_is_named(store: PostgresStore) -> None:
     await store.transfers.expect("t1", "here", since=Instant(0))
-    one = PackedSignal(1, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
+    one = PackedSignal(1, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, "", None)
     two = one._replace(number=2, signal_id=SignalId("s2"))
     await store.transfers.unpack("t1", TransferBatch(signals=(one, one)))
 
@@ -341,7 +341,7 @@ def restricted(url: str, store: PostgresStore) -> Iterator[str]:
 async def test_a_role_with_usage_of_sequences_can_unpack(restricted: str) -> None:
     store = PostgresStore(system_environment(), restricted)
     await store.open()
-    held = PackedSignal(700, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, None)
+    held = PackedSignal(700, SignalId("s1"), None, "k", "go", None, b"", Instant(1), False, None, "", None)
 
     await store.transfers.expect("t1", "here", since=Instant(0))
     await store.transfers.unpack("t1", TransferBatch(signals=(held,), highest=HighestNumbers(receipts=30, owed=20)))

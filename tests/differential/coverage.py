@@ -17,6 +17,7 @@ from stepwell.stores.base.ledger import LedgerStore
 from stepwell.stores.base.outbox import OutboxStore
 from stepwell.stores.base.overviews import OverviewStore
 from stepwell.stores.base.records import RecordStore
+from stepwell.stores.base.retention import RetentionStore
 from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
@@ -33,6 +34,7 @@ _NOUNS = {
     "holds": HoldStore,
     "ledger": LedgerStore,
     "records": RecordStore,
+    "retention": RetentionStore,
     "views": ViewStore,
     "overviews": OverviewStore,
     "transactions": TransactionStore,
@@ -165,6 +167,12 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "records.list_records": ("found", "nothing"),
     "records.count": ("found", "nothing"),
     "records.list_events": ("found", "nothing"),
+    "retention.list_ended": ("found", "nothing", "needed", "with children"),
+    "retention.list_relatives": ("found", "nothing"),
+    "retention.prune": ("pruned", "left", "erased", "several runs", "with records", "with dead letters"),
+    "retention.sweep": ("signals", "events", "no signals", "no events"),
+    "retention.has_old_blobs": ("found", "nothing"),
+    "retention.sweep_blobs": ("deleted", "nothing"),
     "workers.retire": ("with runs", "without runs"),
     "transactions.perform": (
         "applied",

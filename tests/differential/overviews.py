@@ -66,6 +66,22 @@ def list_topics(_: World) -> Operation:
     return _read("list_topics", call=lambda overviews: overviews.list_topics(limit=10_000))
 
 
+def list_past_events(world: World) -> Operation:
+    """The latest events."""
+    topic, limit = world.chance.choice([None, "mail", "news"]), a_limit(world)
+    return _read(
+        "list_past_events",
+        topic,
+        limit,
+        call=lambda overviews: overviews.list_past_events(topic, limit=limit, scan_max=10_000),
+    )
+
+
+def tally_owed(_: World) -> Operation:
+    """What sinks are owed."""
+    return _read("tally_owed", call=lambda overviews: overviews.tally_owed(limit=10_000))
+
+
 def tally_waits(_: World) -> Operation:
     """Waits in groups."""
     return _read("tally_waits", call=lambda overviews: overviews.tally_waits(limit=10_000))

@@ -62,7 +62,7 @@ async def stuck(ctx: Context, order: Order) -> str:
     return await ctx.step("charge", refuse, order)
 
 
-@workflow
+@workflow(names="unique")
 async def confused(ctx: Context, order: Order) -> str:
     await ctx.step("reserve", reserve, order)
     return await ctx.step("reserve", reserve, order)

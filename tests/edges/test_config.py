@@ -37,6 +37,7 @@ def test_every_setting_is_shown_with_its_origin(cli: Cli, folder: Path, monkeypa
         ["claim_ahead", "500ms", "default"],
         ["sweep_every", "2s", "default"],
         ["stalls_max", "5", "default"],
+        ["entries_max", "50000", "default"],
         ["threads_max", "32", "default"],
         ["name", "worker", "default"],
     ]
@@ -55,7 +56,7 @@ def test_one_setting_is_shown_as_a_line_or_as_json(cli: Cli, monkeypatch: pytest
     }
     assert cli("config", "lease", "--fields", "value", "--no-header").out == "20s\n"
     settings = cli("config", "-o", "json").json
-    assert (settings["schema"], len(settings["settings"])) == ("stepwell.setting-list/1", 13)
+    assert (settings["schema"], len(settings["settings"])) == ("stepwell.setting-list/1", 14)
 
 
 def test_a_setting_that_does_not_exist_is_an_error_that_names_the_nearest(cli: Cli) -> None:

@@ -157,7 +157,7 @@ def test_programs_get_the_same(cli: Cli, db: Shop) -> None:
     body = cli("doctor", "--db", db.url, "-o", "json").json
 
     assert (body["schema"], body["db"], body["verdict"]) == ("stepwell.finding-list/1", db.url, "warn")
-    names = {"check", "verdict", "found", "why", "fix", "remedy", "advice", "filter", "runs"}
+    names = {"check", "verdict", "found", "why", "fix", "remedy", "advice", "filter", "runs", "examples"}
     assert [set(finding) for finding in body["findings"]] == [names] * 28
     lines = cli("doctor", "--db", db.url, "-o", "jsonl").out.splitlines()
     assert len(lines) == 28

@@ -25,6 +25,7 @@ from tests.http.desk import TOKENS, Desk
 NOW = Instant(1_790_000_000_000_000)
 ROWS = 50
 # What is asked of each of them; a page of a run asks for all of it.
+_NEEDED: dict[str, dict[str, Any]] = {"schedule-times": {"cron": "0 6 * * *"}, "ahead": {"ended": "1d"}}
 OF_A_RUN = ("", "/history", "/tree", "/why", "/acts", "/undos", "/state", "/streams", "/streams/s", "/result")
 
 
@@ -63,12 +64,26 @@ async def test_it_has_what_every_page_shows(desk: Desk) -> None:
 
     needs = {one["check"]: one["verdict"] for one in (await ask("/api/doctor"))["needs"]}
     # A failure of a service is told for some minutes only.
-    assert {check for check, verdict in needs.items() if verdict == "ok"} == {
-        "alerts",
-        "retention",
-        "schedules",
-        "services",
+    assert {check for check, verdict in needs.items() if verdict == "ok"} == {"retention", "services"}
+    schedules = {one["name"]: one for one in (await ask("/api/schedules"))["schedules"]}
+    assert {one["state"] for one in schedules.values()} == {"active", "paused"}
+    assert [name for name, one in schedules.items() if one["problem"]] == ["shelf count"]
+    assert {one["part"] for one in schedules["nightly"]["differences"]} == {"input", "jitter"}
+    assert {one["kind"] for one in schedules["prices"]["outcomes"]} == {"started", "skipped"}
+    assert {one["run_status"] for one in schedules["nightly"]["outcomes"]} == {"completed", "failed"}
+    alerts = {one["name"]: one["state"] for one in (await ask("/api/alerts"))["alerts"]}
+    assert alerts == {
+        "orders fail": "firing",
+        "nobody works": "firing",  # muted
+        "rollback incomplete": "seen",
+        "reports fail in a row": "ok",
+        "nothing moves": "ok",
+        "contacts fail": "ok",
     }
+    letters = (await ask("/api/dead-letters"))["letters"]
+    assert {one["kind"] for one in letters} == {"event", "signal", "poison", "history", "hook"}
+    assert {one["state"] for one in (await ask("/api/dead-letters/handled"))["letters"]} == {"retried", "dropped"}
+    assert (await ask("/api/retention"))["backup"]["target"] == "/backups/shop-monday.db"
     triggers = (await ask("/api/triggers"))["triggers"]
     assert {one["state"] for one in triggers} == {"active", "paused", "undeclared"}
     assert [one["name"] for one in triggers if one["failure"]] == ["catalogue.changed:import_catalogue"]
@@ -110,7 +125,7 @@ async def test_no_stored_text_breaks_an_answer(desk: Desk) -> None:
             assert answer.headers["content-type"] == "application/json"
     for each in OPERATIONS:
         if each.method == "GET" and "{" not in each.path and each.media != MEDIA:
-            query = {"cron": "0 6 * * *"} if each.path.endswith("/schedule-times") else {}
+            query = _NEEDED.get(each.path.rpartition("/")[2], {})
             assert (await desk.get(each.path, params=query)).status_code == 200, each.path
     named = next(run for run in runs if run["key"] and run["key"].startswith('"'))
     found = await desk.get("/api/runs", params={"q": 'key:"\\"><img src=x onerror=alert(1)>"'})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -263,3 +264,63 @@ async def test_without_alerts_nothing_is_watched_and_nothing_is_stored() -> None
 def test_the_synchronous_engine_has_alerts_too() -> None:
     with SyncEngine("memory://", workflows=[order], alerts=[]) as engine:
         assert [one.name for one in engine.alerts.list()] == ["rollback incomplete"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _rules(folder: Path, text: str) -> str:
+    (folder / "stepwell.toml").write_text(text, encoding="utf-8")
+    return f"sqlite:///{folder}/alerts.db"
+
+
+async def test_rules_of_the_settings_file_are_declared_beside_those_of_the_code(folder: Path) -> None:
+    url = _rules(folder, '[alerts."orders fail"]\nworkflow = "order"\ncount = 5\nwithin = "10m"\n')
+    app = App(url, workflows=[order], alerts=[Alert("late", oldest_ready="15m")])
+    async with Engine(app) as engine:
+        found = {one.name: one.rule for one in await engine.alerts.list()}
+
+    assert found == {
+        "late": "any workflow: due for 15m without a worker",
+        "orders fail": "order: 5 failures within 10m",
+        "rollback incomplete": "any workflow: a rollback is incomplete",
+    }
+
+
+async def test_an_app_without_alerts_is_watched_by_the_rules_of_the_file(folder: Path) -> None:
+    url = _rules(folder, "[alerts.idle]\nstalled = '1d'\n")
+    async with Engine(App(url, workflows=[order])) as engine:
+        assert {one.name for one in await engine.alerts.list()} == {"idle", "rollback incomplete"}
+    async with Engine(App(url, workflows=[order]), worker=False) as client:
+        assert client.alerts.declared is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "title"),
+    [
+        ("count = 5", "count needs a time"),
+        ("cuont = 5", "'cuont' is not a part of a rule"),
+        ('count = "5"\nwithin = "10m"', "count is '5'"),
+        ("failed = 1", "failed is 1"),
+        ("workflow = 5\nfailed = true", "workflow is 5"),
+        ('stalled = "soon"', "cannot read the duration 'soon'"),
+        ("failed = true\nconsecutive = 3", "has 2 conditions"),
+    ],
+)
+def test_a_wrong_rule_of_the_file_is_named_with_its_line(folder: Path, rule: str, title: str) -> None:
+    url = _rules(folder, f"\n[alerts.wrong]\n{rule}\n")
+
+    with pytest.raises(InvalidOptionError, match=title) as caught:
+        Engine(App(url, workflows=[order]))
+    assert caught.value.where == "stepwell.toml:2"
+    assert caught.value.fix
+
+
+def test_a_name_in_the_code_and_in_the_file_is_refused(folder: Path) -> None:
+    url = _rules(folder, "[alerts.late]\nstalled = '1d'\n")
+
+    with pytest.raises(DuplicateNameError, match="'late' is in the code and in the settings file"):
+        Engine(App(url, workflows=[order], alerts=[Alert("late", oldest_ready="15m")]))

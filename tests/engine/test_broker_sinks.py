@@ -1,4 +1,6 @@
-"""Sinks to Redis streams and NATS JetStream, against real servers; Kafka, as far as a client without a broker goes."""
+"""Sinks to Redis streams and NATS JetStream, against real servers, and to Kafka, against the cluster that librdkafka
+has in it, because no package has a broker.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ import nats
 import pytest
 import pytest_asyncio
 import redis.asyncio
+from confluent_kafka import Consumer, Producer
 
 from stepwell import Context, Engine, Retry, workflow
 from stepwell.errors import InvalidNameError, InvalidOptionError, SinkError
@@ -83,7 +86,7 @@ def nats_url(tmp_path: Path, port: int) -> Iterator[str]:
 @workflow
 async def paying(ctx: Context, amount: int) -> None:
     for number in range(3):
-        await ctx.emit("order.paid", {"amount": amount, "number": number}, repeat=True)
+        await ctx.emit("order.paid", {"amount": amount, "number": number})
     await ctx.emit("order.other", None)
 
 
@@ -174,6 +177,49 @@ async def test_without_a_stream_nothing_counts_as_delivered(nats_url: str) -> No
     await sink.close()
 
     assert "nats stream add" in refused.value.fix
+
+
+@pytest.fixture
+def kafka_url() -> Iterator[str]:
+    """The address of a cluster that listens on the loopback address, and lives as long as its client."""
+    cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "replaced", "log_level": 0})
+    [broker] = cluster.list_topics(timeout=10).brokers.values()
+    yield f"{broker.host}:{broker.port}"
+    del cluster
+
+
+def consumed(kafka_url: str, count: int) -> list[Any]:
+    """The first messages of the topic, as another client reads them."""
+    reading = {"bootstrap.servers": kafka_url, "group.id": "shop", "auto.offset.reset": "earliest"}
+    consumer = Consumer(reading)
+    consumer.subscribe(["orders"])
+    found: list[Any] = []
+    for _ in range(200):
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            found.append(message)
+        if len(found) == count:
+            break
+    consumer.close()
+    return found
+
+
+async def test_events_reach_a_kafka_topic_in_the_order_of_their_run(kafka_url: str) -> None:
+    sink = KafkaTopic(kafka_url, topic="orders", events="order.paid")
+    async with Engine("memory:", workflows=[paying], sinks=[sink]) as engine:
+        run = await engine.start(paying, 42)
+        await run.result("60s")
+        for _ in range(400):
+            if not await engine.outbox.list_pending():
+                break
+            await asyncio.sleep(0.025)
+    messages = await asyncio.to_thread(consumed, kafka_url, 3)
+
+    bodies = [json.loads(message.value()) for message in messages]
+    assert [body["payload"] for body in bodies] == [{"amount": 42, "number": number} for number in range(3)]
+    assert {message.key().decode() for message in messages} == {run.run_id}
+    assert [dict(message.headers())["id"].decode() for message in messages] == [body["id"] for body in bodies]
+    assert len({message.partition() for message in messages}) == 1
 
 
 async def test_a_broker_that_does_not_answer_fails_the_attempt(port: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
@@ -30,6 +33,16 @@ async def waits(ctx: Context) -> int:
 @workflow
 async def emits(ctx: Context, number: int) -> None:
     await ctx.emit("done", {"number": number})
+
+
+@workflow(signals=["go"])
+async def records(ctx: Context) -> str:
+    first = await ctx.step("first", first_value)
+    return first + str((await ctx.receive("go")).payload)
+
+
+async def first_value() -> str:
+    return "1"
 
 
 @workflow
@@ -207,3 +220,37 @@ def test_the_synchronous_engine_lists_letters_too() -> None:
     with SyncEngine("memory://", workflows=[waits]) as engine:
         assert engine.dead_letters.list() == []
         assert engine.dead_letters.retry_all().handled == 0
+
+
+async def test_a_run_whose_record_cannot_be_read_is_a_letter_until_it_can(tmp_path: Path):
+    file, url = tmp_path / "w.db", f"sqlite:///{tmp_path / 'w.db'}"
+    async with Engine(url, workflows=[records]) as engine:
+        run = await engine.start(records, key="w")
+        async with asyncio.timeout(20):
+            async for seen in engine.runs.watch("w"):
+                if seen.status == "waiting":
+                    break
+    connection = apsw.Connection(str(file))
+    [(whole,)] = connection.execute("select value from stepwell_entries where kind = 's'").fetchall()
+    connection.execute("update stepwell_entries set value = x'6aff00' where kind = 's'")
+    connection.close()
+
+    async with Engine(url, workflows=[records]) as engine:
+        await engine.signal("w", "go", 1)
+        async with asyncio.timeout(20):
+            async for seen in engine.runs.watch("w"):
+                if seen.status == "paused":
+                    break
+        [letter] = await engine.dead_letters.list()
+        assert (letter.kind, letter.key, letter.run_id) == ("history", "w", run.run_id)
+        assert "cannot be read back" in letter.reason
+        assert (await engine.dead_letters.get(letter.letter)).letter == letter.letter
+        assert await engine.dead_letters.list("poison") == []
+
+    connection = apsw.Connection(str(file))
+    connection.execute("update stepwell_entries set value = ? where kind = 's'", (whole,))
+    connection.close()
+    async with Engine(url, workflows=[records]) as engine:
+        assert await engine.dead_letters.retry(letter.letter, by="ann")
+        assert (await engine.result("w", timeout=20)) == "11"
+        assert await engine.dead_letters.list() == []

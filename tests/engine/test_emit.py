@@ -198,19 +198,24 @@ async def test_a_compensation_may_emit(harness: Harness) -> None:
     assert [(event.name, event.payload) for event in inbox.events] == [("refunded", "train"), ("undone", "hotel")]
 
 
-async def test_the_same_event_twice_in_a_scope_needs_repeat(harness: Harness) -> None:
+async def test_the_same_event_twice_in_a_scope_is_numbered_or_refused(harness: Harness) -> None:
     @workflow
     async def repeats(ctx: Context) -> list[str]:
         return [await ctx.emit("tick", n) for n in range(3)]
 
+    @workflow(names="unique")
+    async def clashes(ctx: Context) -> None:
+        for n in range(2):
+            await ctx.emit("tick", n)
+
     inbox = Inbox()
-    worker = await serve(harness, inbox, repeats)
+    worker = await serve(harness, inbox, repeats, clashes)
     run = await worker.start(repeats)
     await harness.drain()
 
     assert await harness.result(run) == [event.id for event in inbox.events]
     assert [event.payload for event in inbox.events] == [0, 1, 2]
-    clash = await worker.start(pair, ["a", "a"])
+    clash = await worker.start(clashes)
     await harness.drain()
     assert (await harness.status(clash)).status == "paused"
 
@@ -457,7 +462,8 @@ async def test_an_idle_relay_asks_for_nothing(harness: Harness) -> None:
 
     assert [call for call in worker.wire.calls if call.startswith("outbox")] == []
     await harness.advance("2m")
-    assert [call for call in worker.wire.calls if call.startswith("outbox")] == ["outbox.next_due"]
+    of_each_sink = ["outbox.next_due"] * 2  # the one of this test, and the one of messages between runs
+    assert [call for call in worker.wire.calls if call.startswith("outbox")] == of_each_sink
 
 
 async def test_a_store_that_does_not_answer_loses_no_event(harness: Harness) -> None:

@@ -119,7 +119,7 @@ async def test_a_continued_run(harness: Harness):
 
 
 async def test_a_paused_run(harness: Harness, ledger: Ledger):
-    @workflow
+    @workflow(names="unique")
     async def flow(ctx: Context) -> None:
         await ctx.step("x", ledger.body("x"))
         await ctx.step("x", ledger.body("x"))

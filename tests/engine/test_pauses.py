@@ -233,7 +233,7 @@ async def test_a_cancel_reaches_a_paused_run(harness: Harness, ledger: Ledger) -
 
 
 async def test_code_that_fits_does_not_revive_what_a_person_paused(harness: Harness, ledger: Ledger) -> None:
-    @workflow(name="flow")
+    @workflow(name="flow", names="unique")
     async def wrong(ctx: Context) -> None:
         await ctx.step("x", ledger.body("x", "x"))
         await ctx.step("x", ledger.body("x", "x"))

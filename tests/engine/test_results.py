@@ -81,7 +81,7 @@ async def test_every_other_end_is_an_error_of_its_own(harness: Harness, ledger: 
     async def broken() -> None:
         raise ConnectionError("away")
 
-    @workflow
+    @workflow(names="unique")
     async def flow(ctx: Context, way: str) -> None:
         await ctx.step("one", step(ledger.body("one"), compensate=broken if way == "stuck" else ledger.body("undo")))
         if way == "diverge":

@@ -199,3 +199,23 @@ def test_the_synchronous_engine_prunes_too() -> None:
         engine.start(quick, 1).result()
         assert engine.retention.prune().runs == 0
         assert engine.retention.erase("workflow:quick").runs == 1
+
+
+async def test_a_look_ahead_says_what_a_round_deletes_and_where_it_stopped(harness: Harness):
+    node = await harness.worker(quick, broken, waits, parent)
+    for number in range(4):
+        await node.start(quick, number, key=f"q{number}")
+    await node.start(broken, key="b")
+    await node.start(parent, False, key="p")
+    await harness.advance(3 * _DAY)
+    care, keeps = node.engine.retention, Retention(completed="2d", failed="10d")
+
+    ahead = await care.look_ahead(keeps)
+    assert (ahead.runs, ahead.by_workflow, ahead.is_whole) == (4, {"quick": 4}, True)
+    assert ahead.kept.get("active")  # the parent and its child, because another child waits
+    part = await care.look_ahead(keeps, seen_max=1)
+    assert part.is_whole  # one look reads up to 500 runs
+    done = await care.prune(keeps, dry_run=True)
+    assert (ahead.runs, ahead.trees, ahead.kept) == (done.runs, done.trees, done.kept)
+    with pytest.raises(InvalidOptionError, match="nothing says how long"):
+        await care.look_ahead()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from stepwell import (
-    AskRefused,
     Cancel,
     Context,
     Engine,
@@ -24,7 +23,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.codec import Encrypted, JsonCodec, Keys
-from stepwell.errors import InvalidKeyError, InvalidNameError, InvalidOptionError, UnknownWorkflowError
+from stepwell.errors import AskRefused, InvalidKeyError, InvalidNameError, InvalidOptionError, UnknownWorkflowError
 from stepwell.model.signals import Delivery
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger

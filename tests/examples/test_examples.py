@@ -10,12 +10,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from examples import (
     agent,
+    alert_webhook,
     approval,
     billing,
+    erase_customer,
     fan_out,
     incremental_poller,
     month_end,
@@ -26,8 +29,9 @@ from examples import (
     shipping,
 )
 from examples import throttled_calls as throttled
-from stepwell import RetryAfter, RunFailed, step
+from stepwell import Engine, RetryAfter, RunFailed, step
 from stepwell.clock import to_datetime
+from stepwell.sinks import EmittedEvent, handler
 from tests.cases.harness import Harness
 from tests.examples.conftest import Printed
 
@@ -35,8 +39,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 LAST_LINES = {
     "agent": "Done. I booked the flight at 9:15; it is sunny in Oslo.",
+    "alert_webhook": "orders fail is seen, seen by ann: the card API is down",
     "approval": "expense-2: rejected, because there was no answer",
     "billing": "acme: closed in cycle 3, not paid",
+    "erase_customer": "the audit has 5 lines, such as: erase by dpo, ticket 815",
     "fan_out": "6 products, 38 EUR in total",
     "incremental_poller": "stopped after 8 changes",
     "month_end": "the books of Berlin are closed",
@@ -502,3 +508,60 @@ async def test_two_offices_close_their_books_by_their_own_clocks(harness: Harnes
         "Berlin": "2023-11-30 21:00",
         "New York": "2023-12-01 03:00",
     }
+
+
+# --- care ---
+
+
+async def test_people_hear_once_that_orders_fail_and_once_that_it_is_over(harness: Harness):
+    heard: list[tuple[str, str]] = []
+
+    def hear(event: EmittedEvent) -> None:
+        heard.append((event.name.rpartition(".")[2], event.payload["alert"]))
+
+    told = [handler(hear, "stepwell.alert.*")]
+    worker = await harness.worker(alert_webhook.order, alerts=alert_webhook.RULES, sinks=told)
+    for number in range(5):
+        await worker.start(alert_webhook.order, number)
+    await harness.advance("5m")
+    assert heard == [("firing", "orders fail")]
+
+    worker = await harness.takeover(worker, alert_webhook.order, alerts=alert_webhook.RULES, sinks=told)
+    await harness.advance("20m")
+    assert heard == [("firing", "orders fail"), ("ok", "orders fail")]
+
+
+async def test_nothing_that_a_customer_said_is_left_after_an_erasure(tmp_path: Path):
+    file = tmp_path / "shop.db"
+    flows = [erase_customer.sell, erase_customer.ship, erase_customer.subscription]
+    order = erase_customer.Order(42, "Xanadu Street 1")
+    async with Engine(f"sqlite:///{file}", workflows=flows) as engine:
+        await (await engine.start(erase_customer.sell, order, key="o1")).result()
+        waiting = await engine.start(erase_customer.subscription, order, key="s1", attributes={"customer": 42})
+        left = await engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
+        assert (left.runs, left.left) == (2, (waiting.run_id,))
+        assert b"Xanadu Street 1" in rows_of(file)
+        await engine.signal("s1", "cancel")
+        await waiting.result()
+        await engine.retention.erase("attr.customer:42", by="dpo", reason="ticket 815")
+        acts = await engine.holds.list_acts()
+
+    assert b"Xanadu" not in rows_of(file)
+    assert {(one.verb, one.by) for one in acts} == {("erase", "dpo")}
+    assert len(acts) == 3
+    assert all("ticket 815" in one.reason for one in acts)
+
+
+def rows_of(file: Path) -> bytes:
+    """Everything in all tables."""
+    connection = apsw.Connection(str(file))
+    try:
+        tables = connection.execute("select name from sqlite_schema where type = 'table'").fetchall()
+        return b"".join(
+            value if isinstance(value, bytes) else str(value).encode()
+            for (table,) in tables
+            for row in connection.execute(f"select * from {table}")
+            for value in row
+        )
+    finally:
+        connection.close()

@@ -34,6 +34,7 @@ class Host:
     """The set of executions of a worker, and the rest of it, that only note what they are told."""
 
     observers = None
+    settings = WorkerSettings()
     notices = Notices(None, None, None, lambda: Instant(0), JsonCodec())
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from sim.golden import golden_programs
 from sim.programs import Maker, walk
-from sim.reach import PRIMITIVES, Cell, cells, holes, places_of
+from sim.reach import PRIMITIVES, Cell, cells, holes, places_of, primitives_of
 from sim.runner import prepare
 from sim.sweep import count_edges
 from stepwell.replay.context import Context
@@ -35,7 +35,7 @@ def test_random_programs_have_every_primitive_in_every_place() -> None:
         programs = [maker.program(), *maker.further()]
         places = places_of(programs)
         for node in walk(programs):
-            drawn.update((primitive, places[node["id"]]) for primitive in PRIMITIVES.get(node["op"], ()))
+            drawn.update((primitive, places[node["id"]]) for primitive in primitives_of(node))
 
     assert holes(drawn, drawn) == []
     assert len(cells()) > 200

@@ -20,7 +20,7 @@ _SEEDS = {
     "continued-run-counts-as-ended": 2,
     "replaced-runs-go-on": 2,
     "held-tick-lost": 2,
-    "resumed-with-the-ticks-of-its-pause": 6,
+    "resumed-with-the-ticks-of-its-pause": 28,
     "delay-left-out": 1,
     "unknown-workflow-loses-its-ticks": 7,
 }

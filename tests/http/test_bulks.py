@@ -20,12 +20,16 @@ async def until_over(desk: Desk, name: str) -> dict[str, Any]:
 
 
 async def test_an_act_is_planned_then_done_to_all_that_match(any_desk: Desk) -> None:
-    runs = [await any_desk.start("approval") for _ in range(3)]
+    runs = [await any_desk.start_waiting("approval") for _ in range(3)]
     order = {"verb": "cancel", "where": "workflow:approval", "options": {"reason": "closing"}}
 
     plan = (await any_desk.post("/api/bulks", {**order, "dry_run": True})).json()
     assert (plan["state"], plan["matched"], plan["name"]) == ("planned", 3, None)
     assert sorted(plan["sample"]) == sorted(runs)
+    assert plan["statuses"] == {"waiting": 3}
+    assert {(one["run_id"], one["workflow"], one["status"]) for one in plan["samples"]} == {
+        (run_id, "approval", "waiting") for run_id in runs
+    }
     assert (await any_desk.get("/api/bulks")).json() == {"bulks": []}
 
     begun = await any_desk.post("/api/bulks", order, role=Role.OPERATOR)
@@ -42,6 +46,11 @@ async def test_an_act_is_planned_then_done_to_all_that_match(any_desk: Desk) -> 
     items = first["items"] + rest["items"]
     assert (len(first["items"]), first["next"], rest["next"]) == (2, 2, None)
     assert {item["run_id"]: item["outcome"] for item in items} == dict.fromkeys(runs, "done")
+    assert {(item["key"], item["workflow"], item["version"]) for item in items} == {(None, "approval", 1)}
+    assert over["reason"] == "closing"
+
+    again = (await any_desk.post("/api/bulks", {**order, "where": "key:bulk-1,nobody", "dry_run": True})).json()
+    assert (again["matched"], again["statuses"], again["samples"]) == (0, {}, [])
 
 
 async def test_the_same_order_with_the_same_key_is_one_act(any_desk: Desk) -> None:
@@ -56,12 +65,19 @@ async def test_the_same_order_with_the_same_key_is_one_act(any_desk: Desk) -> No
 
 
 async def test_named_runs_are_acted_upon_and_refusals_say_why(any_desk: Desk) -> None:
-    run_id = await any_desk.start("approval")
+    run_id = await any_desk.start_waiting("approval")
     assert (await any_desk.post("/api/bulks", {"verb": "retry", "runs": [run_id, "nobody"]})).status_code == 202
     over = await until_over(any_desk, "bulk-1")
     items = {item["run_id"]: item for item in (await any_desk.get("/api/bulks/bulk-1/items")).json()["items"]}
 
+    plan = (await any_desk.post("/api/bulks", {"verb": "retry", "runs": [run_id, "nobody"], "dry_run": True})).json()
+    refused = (await any_desk.get("/api/bulks/bulk-1/items?outcome=refused&limit=1")).json()
+    done = (await any_desk.get("/api/bulks/bulk-1/items?outcome=done")).json()
+
     assert (over["matched"], over["refused"]) == (2, 2)
+    assert (plan["matched"], plan["statuses"]) == (1, {"waiting": 1})
+    assert (len(refused["items"]), refused["next"], done) == (1, 1, {"items": [], "next": None})
+    assert (items["nobody"]["workflow"], items[run_id]["workflow"]) == (None, "approval")
     assert items[run_id]["status"] == "waiting"
     assert "nobody" in items["nobody"]["why"]
 

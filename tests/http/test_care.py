@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
+
+import pytest
 
 from stepwell.care import Alert
 from stepwell.http import Role
+from stepwell.http.routes import dead_letters as letter_routes
 from tests.http.desk import Desk
 from tests.http.test_hooks import send, signed
 
@@ -87,4 +91,44 @@ async def test_only_an_admin_erases_runs(any_desk: Desk) -> None:
     [act] = [act for act in (await desk.get("/api/holds/acts")).json()["acts"] if act["verb"] == "erase"]
     assert (act["workflow"], act["by"]) == ("declined", "the admin")
     assert "ann" not in json.dumps(act)
-    assert (await desk.get("/api/retention")).json() == {"policy": None, "rounds": []}
+    assert (await desk.get("/api/retention")).json() == {"policy": None, "rounds": [], "backup": None}
+
+
+async def test_a_look_ahead_counts_what_would_be_deleted_and_deletes_nothing(any_desk: Desk) -> None:
+    desk = any_desk
+    run_id = await desk.start("declined", {"customer": "ann", "amount": 3})
+    await desk.get(f"/api/runs/{run_id}/result", params={"wait": 20})
+
+    unsaid = await desk.get("/api/retention/ahead", role=Role.VIEWER)
+    assert (unsaid.status_code, unsaid.json()["code"]) == (400, "SW103")
+    assert "nothing says how long" in unsaid.json()["title"]
+    none = (await desk.get("/api/retention/ahead", role=Role.VIEWER, params={"ended": "1h"})).json()
+    assert none == {"runs": 0, "trees": 0, "by_workflow": {}, "kept": {}, "seen": 0, "is_whole": True}
+    assert (await desk.get("/api/retention/ahead", params={"ended": "1s"})).status_code == 400
+    assert (await desk.get("/api/retention/ahead", params={"ended": "soon"})).status_code == 400
+
+
+async def test_the_last_backup_is_shown_without_its_place_to_a_viewer(any_desk: Desk) -> None:
+    desk = any_desk
+    await desk.engine.retention.note_backup("/backups/shop.db", 4_096)
+
+    backup = (await desk.get("/api/retention")).json()["backup"]
+    assert (backup["target"], backup["size"]) == ("/backups/shop.db", 4_096)
+    assert (await desk.get("/api/retention", role=Role.VIEWER)).json()["backup"] == {**backup, "target": "(hidden)"}
+
+
+async def test_the_original_bytes_of_a_letter_are_as_they_came(any_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = any_desk
+    message = b'{"run": true, "who": "\xc3\xa9", "pad": "' + b"x" * 300 + b'"}'
+    await send(desk, "boss", message, signed(message))
+    [letter] = (await desk.get("/api/dead-letters?kind=hook")).json()["letters"]
+    path = f"/api/dead-letters/{letter['letter']}/original"
+
+    found = (await desk.get(path)).json()
+    assert (found["size"], found["is_whole"], b64decode(found["base64"])) == (len(message), True, message)
+    monkeypatch.setattr(letter_routes, "_ORIGINAL_MAX", 100)
+    part = (await desk.get(path)).json()
+    assert (part["size"], part["is_whole"], b64decode(part["base64"])) == (len(message), False, message[:100])
+    refused = await desk.get(path, role=Role.VIEWER)
+    assert (refused.status_code, refused.json()["code"]) == (403, "SW801")
+    assert (await desk.get("/api/dead-letters/hook-nothing/original")).status_code == 404

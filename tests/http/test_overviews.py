@@ -37,8 +37,14 @@ async def test_the_doctor_tells_what_needs_a_person_with_the_request_that_helps(
         ("POST", "/api/runs/declined-0/retry", "stepwell retry declined-0")
     ]
     assert (needs["failed"]["filter"], needs["failed"]["runs"]) == ("status:failed", 1)
+    [example] = needs["failed"]["examples"]
+    assert (example["key"], example["workflow"], example["status"]) == ("declined-0", "declined", "failed")
+    assert example["advice"]["path"] == "/api/runs/declined-0/retry"
+    assert example["why"]
     assert needs["changed code"]["filter"] == "status:paused"
     assert blind["store"] == []
+    only = (await any_desk.get("/api/doctor", params={"store": "false"})).json()
+    assert (only["store"], [one["check"] for one in only["needs"]]) == ([], [one["check"] for one in found["needs"]])
     assert blind["needs"] == found["needs"]
     quick, everything = ([one["check"] for one in each["store"]] for each in (found, whole))
     assert set(everything) - set(quick) <= {"integrity", "audit"}
@@ -150,6 +156,17 @@ async def test_topics_and_waits_tell_who_waits_for_what(any_desk: Desk) -> None:
     assert (group["kind"], group["names"], group["workflow"], group["runs"]) == ("signal", ["approve"], "approval", 2)
     assert group["next_due_at"] is not None
 
+    await any_desk.post("/api/events", {"topic": "lost"})
+    recent = (await any_desk.get("/api/events/recent", role=Role.VIEWER)).json()["events"]
+    assert [(one["topic"], one["reached"], one["kept_until"] is None) for one in recent] == [
+        ("lost", 0, True),
+        ("packed", 0, False),
+    ]
+    assert [
+        one["topic"]
+        for one in (await any_desk.get("/api/events/recent", params={"topic": "packed", "limit": 1})).json()["events"]
+    ] == ["packed"]
+
 
 async def test_a_signal_that_no_run_read_is_delivered_to_another(any_desk: Desk) -> None:
     await any_desk.post("/api/runs/later/signals", {"name": "approve", "payload": 5, "if_missing": "hold"})
@@ -196,6 +213,7 @@ async def test_dead_letters_are_listed_sent_again_and_dropped(any_url: str) -> N
 
         dead = await until(both)
         page = (await desk.get("/api/outbox/dead", params={"limit": 1})).json()
+        [sink] = (await desk.get("/api/outbox/sinks", role=Role.VIEWER)).json()["sinks"]
         blind = (await desk.get("/api/outbox/dead", role=Role.VIEWER)).json()["events"]
         refused.clear()
         first, second = (one["event_id"] for one in dead)
@@ -204,11 +222,13 @@ async def test_dead_letters_are_listed_sent_again_and_dropped(any_url: str) -> N
         again = await desk.post(f"/api/outbox/{second}/drop")
         await until(all_sent)
         rest = [(await desk.get(path)).json()["events"] for path in ("/api/outbox", "/api/outbox/dead")]
+        assert (await desk.get("/api/outbox/sinks")).json() == {"sinks": []}
 
     assert [(one["name"], one["sink"], one["failure"], one["payload"]) for one in dead] == [
         ("shipped", "shop", "Fatal: 503", {"parcel": 7})
     ] * 2
     assert (len(page["events"]), page["next"]) == (1, dead[0]["number"])
+    assert sink == {"sink": "shop", "pending": 0, "failing": 0, "dead": 2, "oldest_at": None, "failure": "Fatal: 503"}
     assert blind[0]["payload"] == {"hidden": True}
     assert (replayed.json(), dropped.json()["sinks"]) == ({"event_id": first, "sinks": 1}, 1)
     assert (again.status_code, again.json()["fix"]) == (404, "GET /api/outbox/dead")

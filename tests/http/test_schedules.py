@@ -76,7 +76,9 @@ async def test_runs_are_started_by_hand_and_for_the_past(any_desk: Desk) -> None
 
 async def test_times_are_tried_before_they_are_a_schedule(any_desk: Desk) -> None:
     desk = any_desk
-    ticks = (await desk.get("/api/schedule-times?cron=0%206%20*%20*%20*&timezone=Asia/Tokyo&count=2")).json()["ticks"]
+    found = (await desk.get("/api/schedule-times?cron=0%206%20*%20*%20*&timezone=Asia/Tokyo&count=2")).json()
+    ticks = found["ticks"]
+    assert found["when"] == "At 06:00 every day, Asia/Tokyo"
     assert [one["local_time"][10:] for one in ticks] == ["T06:00:00+09:00"] * 2
     for query, words in {
         "cron=0%200%2030%202%20*": "is never due",

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from stepwell import (
-    AskRefused,
     Break,
     Context,
     Continue,
@@ -26,7 +25,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.errors import InvalidOptionError, ReplyOwedError, ReplyTwiceError, Unanswered
+from stepwell.errors import AskRefused, InvalidOptionError, ReplyOwedError, ReplyTwiceError, Unanswered
 from tests.cases.harness import Harness
 from tests.cases.ledger import Ledger
 from tests.replay.sweep import ASK, Program, sweep

@@ -11,6 +11,7 @@ from stepwell import Context, Engine, Retry, StepFailed, SyncEngine, codec, step
 from stepwell.codec import NotStored
 from stepwell.engine.repair_plans import RepairPlan
 from stepwell.flows import flow, flow_step, http_step
+from stepwell.ids import RunId
 from stepwell.views import RunView
 
 
@@ -50,7 +51,18 @@ async def sharing(ctx: Context, parts: int) -> int:
     return parts
 
 
+@workflow(retry=Retry(max_attempts=None))
+async def tried(ctx: Context, left: int) -> str:
+    assert_type(ctx.attempt, int)
+    assert_type(await ctx.child(tried, left, retry=Retry(initial="1m")), str)
+    assert_type(await ctx.start(tried, left, retry=Retry()), RunId)
+    return ""
+
+
 async def asynchronous(engine: Engine) -> None:
+    handle = await engine.start(tried, 1, retry=Retry(max_attempts=5))
+    assert_type(await handle.result(), str)
+    assert_type((await handle.status()).attempt, int)
     assert_type(await engine.state("k", "quote", as_type=Quote, wait="10s"), Quote | None)
     assert_type(await engine.state("k", wait="10s"), Any)
     assert_type(engine.watch("k"), AsyncGenerator[RunView, None])
@@ -60,6 +72,7 @@ async def asynchronous(engine: Engine) -> None:
 
 
 def synchronous(engine: SyncEngine) -> None:
+    assert_type(engine.start(tried, 1, retry=Retry(max_attempts=5)).result(), str)
     assert_type(engine.state("k", "quote", as_type=Quote, wait="10s"), Quote | None)
     for view in engine.watch("k"):
         assert_type(view, RunView)

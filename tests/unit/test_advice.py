@@ -14,11 +14,14 @@ from starlette.routing import Match, Route
 
 from stepwell.advice import Advice, Verb, advice_of, in_commands, in_python, in_requests, quote_for_shell
 from stepwell.cli.main import stepwell
+from stepwell.engine.alerts import Alerts
 from stepwell.engine.bulks import Bulks
+from stepwell.engine.dead_letters import DeadLetters
 from stepwell.engine.holds import Holds
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.repairs import Repairs
 from stepwell.engine.runs import Runs
+from stepwell.engine.schedules import Schedules
 from stepwell.engine.signals import Signals
 from stepwell.engine.triggers import Triggers
 from stepwell.errors import RunPaused, StepwellError
@@ -88,11 +91,14 @@ def test_every_call_is_one_that_the_engine_has(verb: Verb) -> None:
     name = advice(verb).as_python().partition("(")[0].split(".")
     assert name.pop(0) == "engine"
     nouns = {
+        "alerts": Alerts,
         "bulks": Bulks,
+        "dead_letters": DeadLetters,
         "holds": Holds,
         "outbox": Outbox,
         "repairs": Repairs,
         "runs": Runs,
+        "schedules": Schedules,
         "signals": Signals,
         "triggers": Triggers,
     }

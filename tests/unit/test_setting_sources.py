@@ -131,7 +131,7 @@ def test_secrets_of_hooks_and_variables_of_tests_are_not_settings(folder: Path, 
         (
             "runs_max = 0\n",
             "stepwell.toml:1, key runs_max",
-            "runs_max, stalls_max, threads_max and entries_max must be at least 1",
+            "runs_max, stalls_max, threads_max, entries_max and signals_max must be at least 1",
         ),
         ("lease = \n", "stepwell.toml", "stepwell.toml is not valid TOML"),
     ],
@@ -192,3 +192,34 @@ def test_without_a_url_the_database_is_that_of_the_environment_the_file_dev_or_t
     monkeypatch.setenv("STEPWELL_DB", "memory:")
     assert find_database(None) == Found("memory:", Origin("environment", "STEPWELL_DB"))
     assert find_database("sqlite:///a.db", where="app.py:app").origin == Origin("constructor", "app.py:app")
+
+
+def test_rules_of_alerts_are_read_with_their_lines(folder: Path):
+    write(folder, 'lease = "5s"\n\n[alerts."orders fail"]\ncount = 5\nwithin = "10m"\n[alerts.idle]\nstalled = "1d"\n')
+
+    assert Sources().alerts() == {
+        "orders fail": Found({"count": 5, "within": "10m"}, Origin("file", "stepwell.toml:3")),
+        "idle": Found({"stalled": "1d"}, Origin("file", "stepwell.toml:6")),
+    }
+    assert read_settings().lease == "5s"
+
+
+def test_rules_of_alerts_may_be_in_pyproject(folder: Path):
+    write(folder, '[tool.stepwell]\nname = "a"\n[tool.stepwell.alerts.idle]\nstalled = "1d"\n', "pyproject.toml")
+
+    assert Sources().alerts() == {"idle": Found({"stalled": "1d"}, Origin("file", "pyproject.toml:3"))}
+
+
+@pytest.mark.parametrize("text", ["alerts = 5\n", "[alerts]\ncount = 5\n", "[[alerts]]\ncount = 5\n"])
+def test_rules_without_a_name_are_an_error(folder: Path, text: str):
+    write(folder, text)
+
+    with pytest.raises(InvalidOptionError, match="not a table of rules") as caught:
+        Sources().alerts()
+    assert caught.value.where.startswith("stepwell.toml")
+
+
+def test_without_rules_there_are_none(folder: Path):
+    assert Sources().alerts() == {}
+    write(folder, 'name = "a"\n')
+    assert Sources().alerts() == {}

@@ -334,6 +334,11 @@ const OFFERED: Record<RunStatus, Act<RunTarget>[]> = {
   continued: [],
 };
 
+/** The names of the acts that suit a status. */
+export function actsIn(status: RunStatus): string[] {
+  return OFFERED[status].map((act) => act.name);
+}
+
 export function offersOf(one: RunTarget): Offer[] {
   const isHeld = one.run.hold !== null && one.run.status !== "paused";
   const fits = (act: Act<RunTarget>) => (act !== signal || one.awaited.length > 0) && (act !== skip || one.path !== "");

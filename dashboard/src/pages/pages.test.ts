@@ -54,7 +54,7 @@ it("advice with one request is a button with its command; other advice is not", 
 });
 
 it("the worst finding comes first", () => {
-  const finding = (check: string, verdict: Finding["verdict"]): Finding => ({ check, verdict, found: "", why: "", fix: "", advice: [], filter: "", runs: null, remedy: null });
+  const finding = (check: string, verdict: Finding["verdict"]): Finding => ({ check, verdict, found: "", why: "", fix: "", advice: [], filter: "", runs: null, remedy: null, examples: [] });
   const found = byUrgency([finding("a", "ok"), finding("b", "warn"), finding("c", "fail"), finding("d", "warn")]);
 
   expect(found.map((one) => one.check)).toEqual(["c", "b", "d", "a"]);

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import {
+  type Act,
   asking,
   begin,
   changedValues,
@@ -9,6 +10,7 @@ import {
   initialValues,
   mayDo,
   type Offer,
+  type Outlook,
   perform,
   plainLabel,
   underWay,
@@ -26,6 +28,8 @@ import { ProblemBox } from "./problem";
 import type { IconName } from "./sprite";
 
 const SHOWN_MAX = 3;
+const TYPED_MS = 300;
+const ASIDE_MAX = 24;
 
 /** The acts that are offered, and the command of the one that is pointed at or focused: at rest, of the first. */
 export function ActBar(props: { offers: Offer[]; isBelow?: boolean; hasPrimary?: boolean }) {
@@ -85,6 +89,7 @@ function More(props: { offers: Offer[] }) {
 export function ActButton(props: {
   offer: Offer;
   isPrimary?: boolean;
+  isQuiet?: boolean;
   isSmall?: boolean;
   onPoint?: () => void;
   onLeave?: () => void;
@@ -94,7 +99,7 @@ export function ActButton(props: {
   return (
     <button
       type="button"
-      class={`btn ${props.isPrimary ? "primary" : ""} ${act.isDangerous ? "danger" : ""} ${props.isSmall ? "sm" : ""} ${isBusy ? "busy" : ""}`}
+      class={`btn ${props.isPrimary ? "primary" : ""} ${props.isQuiet ? "quiet" : ""} ${act.isDangerous ? "danger" : ""} ${props.isSmall ? "sm" : ""} ${isBusy ? "busy" : ""}`}
       aria-busy={isBusy}
       onClick={() => !isBusy && void begin(props.offer)}
       onMouseEnter={props.onPoint}
@@ -130,11 +135,12 @@ export function ActForm(props: { offer: Offer; label?: string; onDone: () => voi
   const { act, target } = props.offer;
   const [values, setValues] = useState<Values>(() => initialValues(props.offer));
   const [problem, setProblem] = useState<Problem | undefined>(undefined);
-  const [plan, setPlan] = useState<Repair | undefined>(undefined);
+  const [plan, setPlan] = useState<Repair | Outlook | undefined>(undefined);
+  const [planProblem, setPlanProblem] = useState<Problem | undefined>(undefined);
   const isBusy = underWay.value === act.name;
   const change = (name: string, value: string | boolean) => {
     setValues((before) => changedValues(props.offer, before, name, value));
-    setPlan(undefined);
+    if (!act.isPlanLive) setPlan(undefined);
   };
   const attempt = async (work: () => Promise<void>) => {
     setProblem(undefined);
@@ -150,6 +156,26 @@ export function ActForm(props: { offer: Offer; label?: string; onDone: () => voi
       await perform(props.offer, values);
       props.onDone();
     });
+  useEffect(() => {
+    if (!act.plan || !act.isPlanLive) return undefined;
+    let isLatest = true;
+    const timer = setTimeout(async () => {
+      try {
+        const found = await act.plan?.(target, values);
+        if (!isLatest) return;
+        setPlan(found);
+        setPlanProblem(undefined);
+      } catch (error) {
+        if (!isLatest || !(error instanceof Problem)) return;
+        setPlan(undefined);
+        setPlanProblem(error);
+      }
+    }, TYPED_MS);
+    return () => {
+      isLatest = false;
+      clearTimeout(timer);
+    };
+  }, [values]);
   useEffect(() => {
     // After signing in again nothing is sent by itself: another person may have signed in.
     if (problem?.status === 401 && !isSignedOut.value) setProblem(undefined);
@@ -170,7 +196,7 @@ export function ActForm(props: { offer: Offer; label?: string; onDone: () => voi
             <FormField key={field.name} id={`${prefix}-${field.name}`} field={field} values={values} onChange={change} />
           ))}
         </div>
-        {act.plan && <Plan plan={plan} />}
+        {act.plan && <Plan act={act} plan={plan} problem={planProblem} />}
       </div>
       <footer>
         <Command text={act.command(target, values)} />
@@ -180,7 +206,7 @@ export function ActForm(props: { offer: Offer; label?: string; onDone: () => voi
               {words.leave}
             </button>
           )}
-          {act.plan && (
+          {act.plan && !act.isPlanLive && (
             <button type="button" class="btn" onClick={() => void dryRun()}>
               {words.acts.dryRun}
             </button>
@@ -191,7 +217,7 @@ export function ActForm(props: { offer: Offer; label?: string; onDone: () => voi
             aria-busy={isBusy}
             disabled={isBusy}
           >
-            {plainLabel(act)}
+            {act.confirm ?? plainLabel(act)}
           </button>
         </div>
       </footer>
@@ -199,29 +225,59 @@ export function ActForm(props: { offer: Offer; label?: string; onDone: () => voi
   );
 }
 
-/** What a repair would do. It is computed from the record; nothing has run. */
-function Plan(props: { plan: Repair | undefined }) {
-  const { plan } = props;
-  const said = words.plan;
-  if (!plan)
-    return (
-      <div>
-        <h3>{said.title}</h3>
-        <p class="dim gap-t">{said.before}</p>
-      </div>
-    );
+/** What an act would do. It is computed from the record; nothing has run. */
+function Plan(props: { act: Act<unknown>; plan: Repair | Outlook | undefined; problem: Problem | undefined }) {
+  const { plan, problem } = props;
+  const said = props.act.planWords ?? words.plan;
   return (
     <div aria-live="polite">
       <div class="bar">
         <h3>{said.title}</h3>
-        <span class="dim end">{said.dry}</span>
+        {plan && <span class="dim end">{said.dry}</span>}
       </div>
-      {plan.warnings.map((warning) => (
+      {problem && <ProblemBox problem={problem} />}
+      {!plan && !problem && <p class="dim">{said.before}</p>}
+      {plan?.warnings?.map((warning) => (
         <div class="callout t-warn gap-t" key={warning}>
           <Icon name="s-warning" />
           <div>{warning}</div>
         </div>
       ))}
+      {plan && ("groups" in plan ? <Groups outlook={plan} /> : <RepairPlan plan={plan} />)}
+    </div>
+  );
+}
+
+function Groups(props: { outlook: Outlook }) {
+  return (
+    <>
+      {props.outlook.groups.map((group) => (
+        <section key={group.title}>
+          <h4 class="plan-group">{group.title}</h4>
+          {group.lines.length === 0 && group.none && <p class="dim gap-t">{group.none}</p>}
+          <ul class="plan">
+            {group.lines.map((line, place) => (
+              <li key={`${place} ${line.text}`}>
+                <Icon name={line.icon} />
+                <span class="ell">
+                  <bdi>{line.text}</bdi>
+                </span>
+                {line.note && <span class={line.note.length > ASIDE_MAX ? "why-so" : "dim small"}>{line.note}</span>}
+              </li>
+            ))}
+            {group.more !== undefined && group.more > 0 && <li class="dim">{words.plan.more(group.more)}</li>}
+          </ul>
+        </section>
+      ))}
+    </>
+  );
+}
+
+function RepairPlan(props: { plan: Repair }) {
+  const { plan } = props;
+  const said = words.plan;
+  return (
+    <>
       <PlanGroup title={said.dropped} paths={plan.dropped} count={plan.dropped_count} icon="s-retrying" />
       <PlanGroup title={said.following} paths={plan.following} icon="s-running" />
       <PlanGroup title={said.waits} paths={plan.waits} icon="s-waiting" />
@@ -233,7 +289,7 @@ function Plan(props: { plan: Repair | undefined }) {
       <PlanGroup title={said.left} paths={plan.left} icon="s-skipped" />
       <PlanGroup title={said.kept} paths={plan.kept} count={plan.kept_count} icon="s-completed" />
       {plan.new_version !== null && <p class="gap-t">{said.version(plan.version, plan.new_version)}</p>}
-    </div>
+    </>
   );
 }
 

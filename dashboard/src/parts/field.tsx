@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Field, Values } from "../acts";
 import { type Asked, askedIn, askedOf, initialOf, textOf } from "../forms";
+import { zoneName } from "../formats";
 import { words } from "../words";
 import { Icon } from "./icon";
 import { TypedField } from "./typed-field";
@@ -40,9 +41,10 @@ export function FormField(props: {
       )}
     </>
   );
+  const half = field.isHalf ? "half" : "";
   if (field.kind === "check")
     return (
-      <div class="field">
+      <div class={`field ${half}`}>
         <label class="choice">
           <input
             type="checkbox"
@@ -57,7 +59,7 @@ export function FormField(props: {
     );
   if (field.kind === "choice")
     return (
-      <fieldset class="field" aria-describedby={about}>
+      <fieldset class={`field ${half}`} aria-describedby={about}>
         <legend class="legend">{field.label}</legend>
         {field.options?.map((option) => (
           <label class="choice" key={option.value}>
@@ -89,10 +91,14 @@ export function FormField(props: {
         onChange={(text) => props.onChange(field.name, text)}
       />
     );
-  if (field.kind === "select")
-    return (
-      <div class="field">
-        <label for={id}>{field.label}</label>
+  return (
+    <div class={`field ${half}`}>
+      <label for={id}>
+        {field.label} {!field.isRequired && !["json", "select"].includes(field.kind) && <span class="req">{words.optional}</span>}
+        {field.kind === "json" && <span class="type">JSON</span>}
+        {field.kind === "moment" && <span class="type">{zoneName()}</span>}
+      </label>
+      {field.kind === "select" ? (
         <select class="input" {...given} value={String(value ?? "")} onChange={typed}>
           {field.options?.map((option) => (
             <option key={option.value} value={option.value}>
@@ -100,16 +106,9 @@ export function FormField(props: {
             </option>
           ))}
         </select>
-        {notes}
-      </div>
-    );
-  return (
-    <div class="field">
-      <label for={id}>
-        {field.label} {!field.isRequired && field.kind !== "json" && <span class="req">{words.optional}</span>}
-        {field.kind === "json" && <span class="type">JSON</span>}
-      </label>
-      {field.kind === "text" ? (
+      ) : field.kind === "moment" ? (
+        <input class="input" type="datetime-local" {...given} value={String(value ?? "")} onInput={typed} />
+      ) : field.kind === "text" ? (
         <input class="input" {...given} value={String(value ?? "")} autocomplete="off" spellcheck={false} onInput={typed} />
       ) : (
         <textarea

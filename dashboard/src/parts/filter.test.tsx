@@ -19,7 +19,7 @@ describe("the parts of a filter", () => {
   });
 
   it("are suggested: fields, and the values of some", () => {
-    expect(suggest("sta", []).map((one) => one.text)).toEqual(["status:"]);
+    expect(suggest("stat", []).map((one) => one.text)).toEqual(["status:"]);
     expect(suggest("-status:fa", []).map((one) => one.text)).toEqual(["-status:failed"]);
     expect(suggest("status:failed,pa", []).map((one) => one.text)).toEqual(["status:failed,paused"]);
     expect(suggest("workflow:o", ["order", "import"]).map((one) => one.text)).toEqual(["workflow:order"]);

@@ -1,8 +1,10 @@
 // The filter box: one line of the filter language, with a chip for each part. It is the same text as on the command line.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { Problem } from "../api";
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Problem, Run } from "../api";
 import { useKeys } from "../keys";
+import { filterWord } from "../place";
 import { words } from "../words";
 import { Icon } from "./icon";
 
@@ -36,28 +38,54 @@ const STATUSES = [
 ];
 
 /** What could come next: fields, or the values of a field. */
-export function suggest(typed: string, workflows: string[]): Suggestion[] {
+export function suggest(typed: string, workflows: string[], seen: Record<string, string[]> = {}): Suggestion[] {
   const { isNegated, field, value } = termsOf(typed)[0] ?? { isNegated: false, field: "", value: "" };
   const minus = isNegated ? "-" : "";
   const last = value.split(",").at(-1) ?? "";
   const before = value.slice(0, value.length - last.length);
   const among = (values: string[]) =>
     values
-      .filter((one) => one.startsWith(last.toLowerCase()) && one !== last)
+      .filter((one) => one.toLowerCase().startsWith(last.toLowerCase()) && one !== last)
       .map((one) => ({ text: `${minus}${field}${before}${one}`, about: "" }));
   if (field === "status:") return among(STATUSES);
-  if (field === "workflow:") return among(workflows).slice(0, 8);
+  if (field === "workflow:") return among([...new Set([...workflows, ...(seen[field] ?? [])])]).slice(0, 8);
   if (field === "waiting:") return among(["signal", "topic", "timer", "child", "retry"]);
-  if (field) return [];
-  return FIELDS.filter((one) => one.text.startsWith(value) && value !== "").map((one) => ({ ...one, text: minus + one.text }));
+  if (field === "sort:") return among(["-created", "-started", "-ended", "-took", ...Object.keys(seen).filter((one) => one.startsWith("attr.")).map((one) => `-${one.slice(0, -1)}`)]);
+  if (field) return among(seen[field] ?? []).slice(0, 8);
+  const attributes = Object.keys(seen).filter((one) => one.startsWith("attr."));
+  const fields = [...FIELDS, ...attributes.map((text) => ({ text, about: words.filter.attribute }))];
+  return fields.filter((one) => one.text.startsWith(value) && value !== "").map((one) => ({ ...one, text: minus + one.text }));
+}
+
+/** Texts of runs that were seen lately, by the field that finds them. */
+export function seenIn(runs: Run[]): Record<string, string[]> {
+  const found: Record<string, Set<string>> = {};
+  const see = (field: string, value: string | null | undefined) => {
+    if (value) (found[field] ??= new Set()).add(filterWord(value));
+  };
+  for (const run of runs) {
+    see("workflow:", run.workflow);
+    see("version:", String(run.version));
+    see("key:", run.key);
+    see("id:", run.run_id);
+    see("started_by:", run.started_by);
+    see("error:", run.failure?.type);
+    see("at:", run.failure?.path);
+    see("title:", run.title);
+    for (const [name, value] of Object.entries(run.tags)) see("tag:", value ? `${name}=${value}` : name);
+    for (const [name, value] of Object.entries(run.attributes)) see(`attr.${name}:`, String(value));
+  }
+  return Object.fromEntries(Object.entries(found).map(([field, values]) => [field, [...values]]));
 }
 
 export function FilterBox(props: {
   filter: string;
   onChange: (filter: string) => void;
   workflows: string[];
+  /** Runs whose texts are suggested. */
+  seen?: Run[];
   problem: Problem | undefined;
-  count: string;
+  count: ComponentChildren;
 }) {
   const terms = termsOf(props.filter);
   const [typed, setTyped] = useState("");
@@ -66,7 +94,8 @@ export function FilterBox(props: {
   const input = useRef<HTMLInputElement>(null);
   useKeys({ f: () => input.current?.focus() });
   useEffect(() => setChosen(-1), [typed]);
-  const found = isOpen ? suggest(typed, props.workflows) : [];
+  const seen = useMemo(() => seenIn(props.seen ?? []), [props.seen]);
+  const found = isOpen ? suggest(typed, props.workflows, seen) : [];
   const set = (texts: string[]) => props.onChange(texts.filter(Boolean).join(" "));
   const add = (text: string) => {
     if (text.endsWith(":")) {
@@ -98,6 +127,7 @@ export function FilterBox(props: {
       setChosen((chosen <= 0 ? found.length : chosen) - 1);
     }
   };
+  const corrected = props.problem && correctedFilter(props.problem, props.filter);
   return (
     <div>
       <div class="filter" role="search">
@@ -162,11 +192,32 @@ export function FilterBox(props: {
           <Icon name="s-failed" />
           <span>
             {props.problem.title} <span class="dim">{props.problem.fix}</span>
+            {corrected && (
+              <>
+                {" "}
+                <button type="button" class="btn sm" onClick={() => props.onChange(corrected)}>
+                  {words.filter.correct} <code class="ell">{corrected}</code>
+                </button>
+              </>
+            )}
           </span>
         </p>
       )}
     </div>
   );
+}
+
+/** The filter with the word that the server proposes, in the part that it points at. */
+export function correctedFilter(problem: Problem, filter: string): string | undefined {
+  const word = /did you mean "?([\w.-]+:?)"?\??/i.exec(problem.fix)?.[1];
+  if (word === undefined) return undefined;
+  const terms = termsOf(filter);
+  const wrong = terms.findIndex((_, number) => isWrongTerm(problem, filter, number));
+  const term = terms[wrong];
+  if (!term) return undefined;
+  const isField = /no field/.test(problem.title);
+  const fixed = isField ? `${term.isNegated ? "-" : ""}${word.replace(/:$/, "")}:${term.value}` : `${term.isNegated ? "-" : ""}${term.field}${word}`;
+  return terms.map((one, number) => (number === wrong ? fixed : one.text)).join(" ");
 }
 
 /** Whether the server points at this part: it names the place in the filter by the number of its character. */

@@ -6,7 +6,7 @@ export const iconNames = [
   "s-warning", "s-undone", "brand", "home", "runs", "tasks", "errors", "workflows", "schedules", "queues", "events",
   "dlq", "alerts", "workers", "doctor", "bulk", "audit", "settings", "search", "copy", "out", "right", "left",
   "down", "up", "x", "plus", "more", "menu", "sun", "help", "columns", "download", "info", "play", "first", "last",
-  "lock", "user", "loop", "test",
+  "lock", "user", "loop", "test", "retention",
 ] as const;
 
 export type IconName = (typeof iconNames)[number];
@@ -206,6 +206,9 @@ export function Sprite() {
       </symbol>
       <symbol id="loop" viewBox="0 0 16 16">
         <path d="M3 8.5V7a2.5 2.5 0 0 1 2.5-2.5H13M11 2.5l2 2-2 2M13 7.5V9a2.5 2.5 0 0 1-2.5 2.5H3M5 13.5l-2-2 2-2" />
+      </symbol>
+      <symbol id="retention" viewBox="0 0 16 16">
+        <path d="M2.2 3h11.6v3H2.2zM3.2 6v6.4c0 .4.3.6.6.6h8.4c.3 0 .6-.2.6-.6V6M6.4 8.8h3.2" />
       </symbol>
       <symbol id="test" viewBox="0 0 16 16">
         <path d="M6 2.5h4M6.8 2.5V7L3.5 12.3c-.3.6.1 1.2.7 1.2h7.6c.6 0 1-.6.7-1.2L9.2 7V2.5M5.3 10h5.4" />

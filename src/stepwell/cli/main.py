@@ -92,6 +92,8 @@ GROUPS: dict[str, tuple[Listed, ...]] = {
         Listed("restore", "backups", "Restore a SQLite database from a copy."),
         Listed("prune", "retention", "Delete ended runs that are past their time."),
         Listed("erase", "retention", "Erase the runs of a filter for ever."),
+        Listed("footprint", "upkeep", "Show what tables and workflows take, and how fast that grows."),
+        Listed("vacuum", "upkeep", "Give back the space of deleted rows."),
         Listed("move", "transfers", "Move all runs to another database."),
     ),
     "Serve": (

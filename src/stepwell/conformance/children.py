@@ -78,7 +78,7 @@ class ChildSuite(StoreCase):
 
         parked = await parent.commit(
             names=("a",),
-            children=(child_of("p1", "c1", FIRST, key="k"),),
+            children=(child_of("p1", "c1", FIRST, key="k", dedup=Span(5)),),
             waits=(wait_child(FIRST),),
             move=Park(None),
             claimant=scene.claimant(),
@@ -86,6 +86,7 @@ class ChildSuite(StoreCase):
 
         assert parked == Applied(Verdict.APPLIED, revision=1, is_awake=True)
         child = await scene.run("c1")
+        assert child.dedup == 0  # no start can meet it: it has no key
         assert (child.status, child.key, child.ended_at, child.wake_at, child.epoch) == (
             RunStatus.FAILED,
             None,

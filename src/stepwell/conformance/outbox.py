@@ -19,6 +19,7 @@ from stepwell.model.locations import subtree
 from stepwell.model.outbox import ANNOUNCED, Announce, Emit, Owed, Settled, Unsent, ended_event_id
 from stepwell.model.states import RunStatus
 from stepwell.stores.base.outbox import Batch
+from stepwell.stores.base.overviews import SinkUse
 from stepwell.stores.base.wakeups import Hint, HintKind
 
 ALL = Announce(dict.fromkeys(ANNOUNCED, ("s",)))
@@ -265,6 +266,21 @@ class SettleSuite(StoreCase):
         [dead] = await scene.store.outbox.list_owed(is_dead=True, limit=9)
         assert (dead.died_at, dead.attempts, dead.failure) == (scene.clock.now(), 1, "no")
         assert [ids(one) for one in await take(scene)] == [["e2"]]
+
+    async def test_what_each_sink_is_owed_is_counted(self, scene: Scene) -> None:
+        at = Instant(7)
+        turn = await emitted(scene, "e1", "e2")
+        await turn.commit(emits=(emit("e3", "t"), emit("e4", "s")))
+        [batch] = await take(scene)
+        await settle(scene, batch, unsent=None)
+        [batch] = await take(scene)
+        await settle(scene, batch, unsent=Span(SECOND))
+
+        assert await scene.store.overviews.tally_owed(limit=99) == [
+            SinkUse("s", 2, 1, 1, at, "no"),
+            SinkUse("t", 1, 0, 0, at, ""),
+        ]
+        assert await scene.store.overviews.tally_owed(limit=1) == [SinkUse("s", 0, 0, 1, None, "no")]
 
     async def test_a_returned_batch_is_due_unchanged(self, scene: Scene) -> None:
         await emitted(scene, "e1", "e2")

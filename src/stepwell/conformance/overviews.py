@@ -6,7 +6,7 @@ from stepwell.clock import SECOND, Instant, Span
 from stepwell.conformance.case import StoreCase
 from stepwell.conformance.reach import reach
 from stepwell.conformance.scene import FIRST, Scene, child_of, place, step, wait_signal, wait_timer, wait_topic
-from stepwell.ids import RunId
+from stepwell.ids import EventId, RunId
 from stepwell.model.commits import Park
 from stepwell.model.entries import Attempt, Progress
 from stepwell.model.locations import undo
@@ -17,6 +17,7 @@ from stepwell.stores.base.overviews import (
     Bin,
     Histogram,
     Passage,
+    PastEvent,
     Summary,
     TopicUse,
     WaitGroup,
@@ -173,6 +174,28 @@ class OverviewSuite(StoreCase):
             TopicUse("news", 1, 0, 0, None),
         ]
         assert [one[0] for one in await scene.store.overviews.list_topics(limit=1) if one.published] == ["gone"]
+
+    async def test_the_latest_events_are_listed_with_what_became_of_them(self, scene: Scene) -> None:
+        await (await scene.begin("r1")).park(wait_topic("news"))
+        at = scene.store.now()
+        await scene.publish("e1", "news")
+        await scene.publish("e2", "kept", retain=Span(SECOND))
+        await scene.publish("e3", "gone", retain=Span(1))
+        await scene.publish("e4", "kept")
+        scene.clock.advance("1ms")
+        ask = scene.store.overviews.list_past_events
+
+        until = Instant(at + SECOND)
+        assert await ask(None, limit=9, scan_max=99) == [
+            PastEvent(EventId("e4"), "kept", "all", at, 0, None),
+            PastEvent(EventId("e3"), "gone", "all", at, 0, None),
+            PastEvent(EventId("e2"), "kept", "all", at, 0, until),
+            PastEvent(EventId("e1"), "news", "all", at, 1, None),
+        ]
+        assert [one.event_id for one in await ask("kept", limit=9, scan_max=99)] == ["e4", "e2"]
+        assert [one.event_id for one in await ask("kept", limit=1, scan_max=99)] == ["e4"]
+        assert [one.event_id for one in await ask("kept", limit=9, scan_max=2)] == ["e4"]
+        assert await ask("nobody", limit=9, scan_max=99) == []
 
     async def test_waits_are_grouped_by_what_comes_and_who_waits(self, scene: Scene) -> None:
         due = wait_signal("go")._replace(due_at=Instant(8_000_000_000_000_000))

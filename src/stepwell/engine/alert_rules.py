@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from stepwell.errors import DuplicateNameError, InvalidOptionError
 from stepwell.model.alerts import Rule, RuleKind
 from stepwell.model.locations import check_name
 from stepwell.replay.workflows import Workflow
+from stepwell.setting_sources import Found
 
 _COUNT_MAX: Final = 10_000
 _WITHIN_MAX: Final = Span(7 * 86_400 * SECOND)  # of a count: it is counted anew each time
@@ -128,6 +129,55 @@ def with_default(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
         own.add(given.name)
         found[given.name] = given
     return tuple(found.values())
+
+
+_TIME: Final = ((str, int, float), '"10m"')
+_FILE_KEYS: Final[Mapping[str, tuple[Any, str]]] = {  # with what they may be, and an example
+    "workflow": (str, '"order"'),
+    "within": _TIME,
+    "failed": (bool, "true"),
+    "count": (int, "5"),
+    "consecutive": (int, "3"),
+    "stalled": _TIME,
+    "rollback_incomplete": (bool, "true"),
+    "oldest_ready": _TIME,
+}
+
+
+def with_file(alerts: tuple[Alert, ...] | None, rules: Mapping[str, Found]) -> tuple[Alert, ...] | None:
+    """The rules of an app and those of the settings file. Raises `InvalidOptionError` and `DuplicateNameError`."""
+    if not rules:
+        return alerts
+    known = {alert.name for alert in alerts or ()}
+    found = [_from_file(name, rule) for name, rule in rules.items()]
+    for alert in found:
+        if alert.name in known and alert.name != DEFAULT.name:
+            raise DuplicateNameError(
+                f"alert {alert.name!r} is in the code and in the settings file",
+                where=rules[alert.name].origin.where,
+                why="the two may differ, and nobody would see which one counts",
+                fix="remove it from one of them, or give one of them another name",
+            )
+    return with_default([*(one for one in alerts or () if one.name not in rules), *found])
+
+
+def _from_file(name: str, found: Found) -> Alert:
+    for key, value in found.value.items():
+        if key not in _FILE_KEYS:
+            raise InvalidOptionError(
+                f"alert {name!r:.80}: {key!r:.40} is not a part of a rule",
+                where=found.origin.where,
+                fix=f"one of {', '.join(_FILE_KEYS)}",
+            )
+        kind, example = _FILE_KEYS[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise InvalidOptionError(
+                f"alert {name!r:.80}: {key} is {value!r:.40}", where=found.origin.where, fix=f"{key} = {example}"
+            )
+    try:
+        return Alert(name, **found.value)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(error.title, where=found.origin.where, why=error.why, fix=error.fix) from None
 
 
 class AlertBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,11 +67,12 @@ class AlertActView:
 class Alerts:
     """`engine.alerts`: rules that watch runs. Code declares them, or people create them."""
 
-    def __init__(self, backend: Backend, alerts: Iterable[Alert] | None) -> None:
+    def __init__(self, backend: Backend, alerts: Iterable[Alert] | None, notifiers: Iterable[str] = ()) -> None:
         self._backend = backend
         self._records = Records(backend, RecordKind.ALERT, AlertBody)
         self.measures = Measures(backend)
         self.declared = None if alerts is None else with_default(alerts)
+        self.notifiers = tuple(notifiers)  # the sinks of the app that want alerts
 
     # --- people ---
 

@@ -11,7 +11,7 @@ from stepwell.clock import DAY, Instant, to_datetime
 from stepwell.engine.alerts import Alerts
 from stepwell.engine.backend import Backend
 from stepwell.engine.dead_letters import DeadLetters
-from stepwell.engine.reasons import Surroundings, is_paused_by_code, reason_of
+from stepwell.engine.reasons import Reason, Surroundings, is_paused_by_code, reason_of
 from stepwell.engine.retention import Retentions
 from stepwell.engine.schedules import Schedules
 from stepwell.engine.service_failures import ServiceFailures
@@ -19,10 +19,11 @@ from stepwell.engine.triggers import Triggers
 from stepwell.engine.views import run_view
 from stepwell.model.runs import Run
 from stepwell.model.states import AlertState, RunStatus, TriggerState
-from stepwell.stores.base.diagnosis import Finding, fine, warning
+from stepwell.stores.base.diagnosis import Example, Finding, fine, warning
 from stepwell.stores.base.views import RunFilter
 
 _READ_MAX: Final = 1_000  # runs of one status
+_EXAMPLES_MAX: Final = 5
 _BACKUP_DAYS: Final = 7
 # A key of this form is one word in a shell, and one part of a path.
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@%+-]*")
@@ -71,6 +72,7 @@ def _rollbacks(runs: Sequence[Run]) -> Finding:
         fix=Advice(Verb.RESUME_ROLLBACK, _target(runs[0])),
         filter="status:compensation_failed",
         runs=len(runs),
+        examples=_examples(runs, Verb.RESUME_ROLLBACK),
     )
 
 
@@ -84,6 +86,7 @@ def _failed(runs: Sequence[Run]) -> Finding:
         fix=Advice(Verb.RETRY, _target(runs[0])),
         filter="status:failed",
         runs=len(runs),
+        examples=_examples(runs, Verb.RETRY),
     )
 
 
@@ -131,6 +134,7 @@ def _finding_of_pauses(check: str, runs: Sequence[Run], what: str, *, why: str, 
         fix=Advice(verb, _target(runs[0])),
         filter="status:paused",
         runs=len(runs),
+        examples=_examples(runs, verb),
     )
 
 
@@ -166,6 +170,7 @@ async def _unserved(backend: Backend) -> Finding:
         fix=Advice(Verb.WORKER),
         filter="status:pending",
         runs=len(runs),
+        examples=_examples(runs, Verb.WHY),
     )
 
 
@@ -377,8 +382,29 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{count} {one if number == 1 else many}"
 
 
+def _examples(runs: Sequence[Run], verb: Verb) -> tuple[Example, ...]:
+    """The first runs of a finding, each with its own advice."""
+    return tuple(
+        Example(
+            run.run_id,
+            run.key,
+            run.workflow,
+            run.version,
+            run.status.value,
+            *_reason(run),
+            to_datetime(run.hold.at if run.hold is not None else run.ended_at or run.created_at),
+            Advice(verb, _target(run)),
+        )
+        for run in runs[:_EXAMPLES_MAX]
+    )
+
+
+def _reason(run: Run) -> Reason:
+    return reason_of(run_view(run), Surroundings(to_datetime(run.created_at)))
+
+
 def _example(run: Run) -> str:
-    reason = reason_of(run_view(run), Surroundings(to_datetime(run.created_at)))
+    reason = _reason(run)
     return ": ".join(part for part in (f"{_name(run)} ({run.workflow})", reason.where, reason.why) if part)
 
 

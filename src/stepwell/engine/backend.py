@@ -47,13 +47,20 @@ class Backend:
     """A store and what is needed to use it: retries, the codec, known workflows, and the worker of this process."""
 
     def __init__(
-        self, environment: Environment, store: Store, registry: Registry, codec: Codec, announce: Announce | None = None
+        self,
+        environment: Environment,
+        store: Store,
+        registry: Registry,
+        codec: Codec,
+        announce: Announce | None = None,
+        signals_max: int | None = None,
     ) -> None:
         self.environment = environment
         self.opened = store  # for what needs no event loop
         self.registry = registry
         self.codec = codec
         self.announce = announce
+        self.signals_max = signals_max  # how many signals may wait for one run
         self.affinity: Affinity | None = None  # while the engine is open
         self.worker: LocalWorker | None = None
         if codec.conceals:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -14,12 +15,15 @@ from stepwell.codec.base import Place, Row
 from stepwell.engine.backend import Backend
 from stepwell.engine.bulk_verbs import Nouns, check_options
 from stepwell.engine.filters import fitted, parse_filter
-from stepwell.engine.system_runs import BULK
+from stepwell.engine.system_runs import BULK, without_system_runs
 from stepwell.engine.views import RunView
 from stepwell.errors import AlreadyExistsError, InvalidOptionError, NotFoundError, RequestError, StoreError
+from stepwell.ids import RunId
 from stepwell.model.locations import format_path
 from stepwell.model.runs import Run
 from stepwell.model.states import EntryStatus, RunStatus
+from stepwell.stores.base.filters import Condition, Field
+from stepwell.stores.base.overviews import Summary
 from stepwell.stores.base.views import RunFilter
 
 VERSION: Final = 1
@@ -27,11 +31,13 @@ BULK_DEFINITION: Final = f"{BULK}@{VERSION}"
 ACT: Final = "act"  # its step whose results are the items
 ABORT: Final = "abort"  # its signal
 PAGE: Final = 1_000
+SAMPLE: Final = 5  # runs of a preview
 MATCHED_MAX: Final = 100_000
 NAMED_MAX: Final = 10_000
 OUTCOMES: Final = ("done", "before", "refused")
 
 _FOREVER: Final = "36500d"
+_NO_BULK: Final = Condition(Field.WORKFLOW, ((BULK, ""),), negated=True)  # an act does not act on acts
 _NAME: Final = re.compile(r"bulk-[0-9]{1,18}")
 _STATES: Final = {
     RunStatus.FAILED: "failed",
@@ -79,11 +85,21 @@ class BulkView:
     refused: int
     began_at: datetime
     ended_at: datetime | None
+    reason: str = ""  # that its order gives
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.ended_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPreview:
+    """The runs that an act would find now: how many, by status, and some of them."""
+
+    matched: int
+    statuses: Mapping[str, int]
+    sample: tuple[RunView, ...]
 
 
 class Bulks:
@@ -106,6 +122,36 @@ class Bulks:
             if len(page) < PAGE:
                 break
         return found
+
+    async def preview(self, where: str | None = None, *, runs: Sequence[str] = ()) -> BulkPreview:
+        """What an act on these runs would find now, without their payloads. Changes nothing.
+
+        Raises `FilterError`, and `RequestError` for more than 100,000.
+        """
+        if where is None:
+            named = [run for run in await self._engine.runs.find_many(runs) if run is not None]
+            found = list({run.run_id: run for run in named}.values())
+            return BulkPreview(len(found), Counter(run.status for run in found), tuple(found[:SAMPLE]))
+        wanted = without_system_runs(parse_filter(where, self._backend.opened.now()))
+        wanted = wanted._replace(conditions=(*wanted.conditions, _NO_BULK))
+        await self._backend.retrying(lambda store: fitted(wanted, store.views))
+        # What is too much is refused by a count, before anything is read.
+        most = await self._backend.retrying(lambda store: store.views.count_runs(wanted, limit=MATCHED_MAX + 1))
+        check_matched(most, where)
+        tally: Counter[str] = Counter()
+        page = await self._page(wanted, None)
+        sample = [one.run_id for one in page[:SAMPLE]]
+        while page:
+            tally.update(one.status.value for one in page)
+            page = await self._page(wanted, page[-1].run_id) if len(page) == PAGE else []
+        check_matched(tally.total(), where)
+        shown = [run for run in await self._engine.runs.find_many(sample) if run is not None]
+        return BulkPreview(tally.total(), tally, tuple(shown))
+
+    async def _page(self, where: RunFilter, before: RunId | None) -> list[Summary]:
+        return await self._backend.retrying(
+            lambda store: store.overviews.list_summaries(where, limit=PAGE, before=before)
+        )
 
     async def start(
         self,
@@ -220,6 +266,7 @@ class Bulks:
             counts.get("refused", 0),
             to_datetime(run.created_at),
             None if run.ended_at is None else to_datetime(run.ended_at),
+            str(order.options.get("reason", "")),
         )
 
     async def _is_aborting(self, run: Run) -> bool:

@@ -18,6 +18,7 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold, WorkflowHold, workflow_of
 from stepwell.model.records import awaited_record
+from stepwell.model.run_retries import retry_of
 from stepwell.model.runs import Run
 from stepwell.model.states import TERMINAL, RunStatus, WaitKind
 from stepwell.model.workers import Worker
@@ -118,7 +119,10 @@ def causes_of(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple
             return (Cause("cancelled", run.run_id, run.reason, (show,)),) if run.reason else ()
         case RunStatus.CONTINUED:
             successor = str(run.successor)
-            return (Cause("continued", run.run_id, f"it continues as run {successor}", (Advice(Verb.WHY, successor),)),)
+            words = f"it continues as run {successor}"
+            if failure is not None:
+                words = f"it failed, and its next attempt is run {successor}: {_failure_words(failure)}"
+            return (Cause("continued", run.run_id, words, (Advice(Verb.WHY, successor),)),)
         case RunStatus.PAUSED:
             return tuple(_pauses(run, failure))
         case RunStatus.COMPENSATION_FAILED:
@@ -221,6 +225,14 @@ def _waits(detail: Detail, cluster: ClusterState, below: Mapping[RunId, tuple[Ca
         return [Cause("key", run.run_id, sentence, (Advice(Verb.WHY, str(run.key)),))]
     waits = list(zip(detail.history.waits, wait_views(detail), strict=True))
     if not waits:
+        if (tried := retry_of(run)).attempt > 1:
+            limit = f" of {tried.limit}" if tried.limit is not None else ""
+            sentence = (
+                f"attempt {tried.attempt}{limit} begins {when(run.wake_at, now)}, "
+                f"because run {tried.failed} failed: {tried.error}"
+            )
+            advice = (Advice(Verb.WAKE, run.run_id, note="to begin it now"), Advice(Verb.SHOW, tried.failed))
+            return [Cause("attempt", run.run_id, sentence, advice)]
         again = ", unless another start postpones it" if run.debounced_until is not None else ""
         return [Cause("delay", run.run_id, f"it begins {when(run.wake_at, now)}{again}", watch)]
     causes: list[Cause] = []

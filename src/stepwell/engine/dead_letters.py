@@ -27,14 +27,17 @@ from stepwell.engine.holds import Holds
 from stepwell.engine.records import PAGE, Document, Draft, NewLine, RecordKind, Records
 from stepwell.errors import (
     CorruptRecordError,
+    HistoryDivergedError,
     InvalidInputError,
     InvalidMoveError,
     InvalidOptionError,
     NotFoundError,
     PoisonError,
+    ReplayError,
     SinkError,
     UnknownWorkflowError,
 )
+from stepwell.errors.records import FailureRecord
 from stepwell.ids import EventId
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import workflow_of
@@ -49,6 +52,7 @@ from stepwell.stores.base.views import RunFilter, UnreadSignal
 
 GRACE: Final = Span(900 * SECOND)  # how long a run waits for a worker that knows its workflow, before it is a letter
 KINDS: Final = ("event", "signal", "poison", "history", "unserved", "hook")
+_DAMAGED: Final = (CorruptRecordError.code, HistoryDivergedError.code, ReplayError.code)
 _READ_MAX: Final = 1_000  # runs of one kind
 _ALL_MAX: Final = 10_000  # letters that one act in bulk handles
 
@@ -413,10 +417,9 @@ class DeadLetters:
             after = found[-1].signal.number
 
     async def _paused(self, kind: str) -> AsyncIterator[Letter]:
-        code = PoisonError.code if kind == "poison" else CorruptRecordError.code
-        where = RunFilter(
-            statuses=(RunStatus.PAUSED,), conditions=(Condition(Field.ERROR, ((f"{code.lower()} ", ""),)),)
-        )
+        codes = (PoisonError.code,) if kind == "poison" else _DAMAGED
+        parts = tuple((f"{code.lower()} ", "") for code in codes)
+        where = RunFilter(statuses=(RunStatus.PAUSED,), conditions=(Condition(Field.ERROR, parts),))
         for run in await self._backend.retrying(lambda store: store.views.list_runs(where, limit=_READ_MAX)):
             found = _of_run(run, kind, None, self._backend.store.now())
             if found is not None:
@@ -465,14 +468,14 @@ class DeadLetters:
             "hook": self._hooks,
         }
         kinds: tuple[str, ...] = KINDS if kind is None else (kind,)
+        begun = "" if after is None else after.partition("-")[0]
         if after is not None:
-            begun = after.partition("-")[0]
             kinds = kinds[kinds.index(begun) :] if begun in kinds else ()
         found: list[Letter] = []
         is_behind = after is None
         for each in kinds:
             async for letter in sources[each]():
-                if not is_behind and letter.kind == kinds[0]:
+                if not is_behind and letter.kind == begun:
                     is_behind = letter.letter == after or _is_past(letter.letter, after or "")
                     if letter.letter == after or not is_behind:
                         continue
@@ -551,7 +554,7 @@ def _of_run(run: Run, kind: str, served: frozenset[str] | None, now: Instant) ->
         if run.status is not RunStatus.PAUSED or run.failure is None:
             return None
         failure = decode_failure(run.failure)
-        if failure.code != (PoisonError.code if kind == "poison" else CorruptRecordError.code):
+        if not (failure.code == PoisonError.code if kind == "poison" else _is_damaged(failure)):
             return None
         code, reason, attempts = failure.code, failure.message, run.stalls
         fix = "fix the step after the last recorded one, restart the workers, then retry"
@@ -575,6 +578,12 @@ def _of_run(run: Run, kind: str, served: frozenset[str] | None, now: Instant) ->
         payload=read_plainly(run.input),
         original=run.input,
     )
+
+
+def _is_damaged(failure: FailureRecord) -> bool:
+    """Whether a run is paused because something of its record cannot be read: the run, its history or a value in it."""
+    corrupt = CorruptRecordError.code
+    return failure.code == corrupt or (failure.code in _DAMAGED and failure.why.startswith(f"{corrupt}:"))
 
 
 def _of_hook(kept: Document[LetterBody]) -> Letter:

@@ -41,6 +41,7 @@ class Diagnosis:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._quick = Shared(backend.environment, self._examine_quickly, _AGE_SECONDS)
+        self._needs = Shared(backend.environment, self._examine_needs, _AGE_SECONDS)
 
     async def examine(self, *, is_quick: bool = False) -> Examination:
         """Examine the store and its runs. Changes nothing.
@@ -50,9 +51,19 @@ class Diagnosis:
         """
         return await self._quick.get() if is_quick else await self._examine(is_quick=False)
 
+    async def examine_needs(self) -> Examination:
+        """What waits for a person, without the checks of the store: a page may ask again and again. It may be some
+        seconds old, as a quick examination.
+        """
+        return await self._needs.get()
+
     async def list_needs(self) -> list[Finding]:
         """A finding for each kind of thing that waits for a person: runs and events that no worker will move."""
         return await examine_attention(self._backend)
+
+    async def _examine_needs(self) -> Examination:
+        needs = await self.list_needs()
+        return Examination((), tuple(needs), to_datetime(self._backend.store.now()), True)
 
     async def _examine_quickly(self) -> Examination:
         return await self._examine(is_quick=True)

@@ -17,10 +17,11 @@ from stepwell.ids import EventId
 from stepwell.model.events import TOPIC_EVENTS_MAX, Deliver, NewEvent, Publication, Published
 from stepwell.model.runs import check_text
 from stepwell.model.topics import Event, topic_of
-from stepwell.replay.primitives.send import retention
+from stepwell.replay.primitives.send import read_retention
 
 TRIES_MAX: Final = 20  # of an event whose triggers change meanwhile
 EVENT_ID_MAX = 500
+_SCANNED_MAX: Final = 20_000  # events of all topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,18 @@ class KeptEventView:
     deliver: str
     published_at: datetime
     kept_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PastEventView:
+    """An event that was published, without its payload. `kept_until` is None unless its topic keeps it now."""
+
+    event_id: str
+    topic: str
+    deliver: str
+    published_at: datetime
+    reached: int  # runs that got it at once, or that it started
+    kept_until: datetime | None
 
 
 class Events:
@@ -94,8 +107,28 @@ class Events:
             encode_event(self._backend.codec, value, hint, topic=topic, event_id=event_id),
             facets_of(self._backend.codec, topic, value),
             deliver,
-            retention(retain),
+            read_retention(retain),
         )
+
+    async def list_recent(self, topic: str | None = None, *, limit: int = 100) -> list[PastEventView]:
+        """The latest events of a topic, or of all, newest first, without their payloads.
+
+        An event is remembered for 7 days, or as long as its topic keeps it. The newest 20,000 events are looked at.
+        """
+        found = await self._backend.retrying(
+            lambda store: store.overviews.list_past_events(topic, limit=limit, scan_max=_SCANNED_MAX)
+        )
+        return [
+            PastEventView(
+                one.event_id,
+                one.topic,
+                one.deliver,
+                to_datetime(one.published_at),
+                one.reached,
+                None if one.kept_until is None else to_datetime(one.kept_until),
+            )
+            for one in found
+        ]
 
     # Last, because below it `list` is this method.
     async def list(self, topic: str | None = None, *, limit: int = 100) -> list[KeptEventView]:

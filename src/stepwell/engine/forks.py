@@ -11,6 +11,7 @@ from stepwell.model.amendments import Fork
 from stepwell.model.attributes import read_person
 from stepwell.model.entries import Cursor, Entry
 from stepwell.model.locations import Location, is_former, named, prefixes
+from stepwell.model.run_retries import first_attempt
 from stepwell.model.runs import NewRun, Run
 from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.replay.headers import pack, unpack
@@ -37,6 +38,7 @@ def make_fork(draft: Draft, fork_id: RunId, key: str | None, codec: Codec, by: s
         started_by=read_person(by, run.workflow) if by else run.started_by,
         attributes=run.attributes,
         headers=_headers(run, fork_id, codec),
+        retry=first_attempt(run.retry),
     )
     entries = tuple(copy.entry(seq, entry) for seq, entry in enumerate(draft.kept, 1))
     cursors = tuple(copy.cursor(one) for one in draft.history().cursors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -119,7 +118,7 @@ class Histories:
             raise NotFoundError("line of history", str(seq), fix=Advice(Verb.SHOW, run_id))
         return found[0]
 
-    async def find(self, target: str, *, kinds: AbstractSet[EntryKind] = frozenset(), text: str = "") -> list[int]:
+    async def find(self, target: str, *, kinds: frozenset[EntryKind] = frozenset(), text: str = "") -> list[int]:
         """The numbers of the lines of some kinds whose path, kind or status has a text. Raises `NotFoundError`."""
         outline, wanted = await self._outline(target), text.strip().casefold()
         return [

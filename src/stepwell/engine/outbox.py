@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from stepwell.clock import to_datetime
 from stepwell.codec.envelopes import read_plainly
 from stepwell.engine.backend import Backend
 from stepwell.ids import EventId
 from stepwell.model.outbox import Owed
+
+_COUNTED_MAX: Final = 20_000  # events
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,18 @@ class OwedEvent:
     died_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class SinkView:
+    """What one sink is owed. A sink that is owed nothing is not listed."""
+
+    sink: str
+    pending: int
+    failing: int  # of them: they failed at least once
+    dead: int
+    oldest_at: datetime | None  # when the oldest pending event was emitted
+    failure: str  # of the newest event that failed; empty if none did
+
+
 class Outbox:
     """`engine.outbox`: events that sinks have not received yet, and dead letters."""
 
@@ -46,6 +60,21 @@ class Outbox:
     async def list_dead(self, *, limit: int = 100, after: int = 0) -> list[OwedEvent]:
         """Dead letters with numbers above `after`, oldest first: events that a sink rejected too often."""
         return await self._list(is_dead=True, limit=limit, after=after)
+
+    async def sinks(self) -> list[SinkView]:
+        """What each sink is owed, by its name. The oldest 20,000 events are counted."""
+        found = await self._backend.retrying(lambda store: store.overviews.tally_owed(limit=_COUNTED_MAX))
+        return [
+            SinkView(
+                one.sink,
+                one.pending,
+                one.failing,
+                one.dead,
+                None if one.oldest_at is None else to_datetime(one.oldest_at),
+                one.failure,
+            )
+            for one in found
+        ]
 
     async def replay(self, event_id: str, sink: str | None = None, *, by: str = "") -> int:
         """Retry a dead letter with a fresh budget of attempts; returns how many there were (one for each sink).

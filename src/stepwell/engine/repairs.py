@@ -12,6 +12,7 @@ from stepwell.engine.backend import Backend
 from stepwell.engine.forks import make_fork
 from stepwell.engine.repair_drafts import Draft, find_left, locate
 from stepwell.engine.repair_plans import Foresight, RepairPlan, RepairVerb, describe
+from stepwell.engine.reschedules import wake_run
 from stepwell.engine.skips import NO_RESULT, Skip, Skippable, fit, rehearse_draft
 from stepwell.engine.starts import encode_input, input_place
 from stepwell.errors import (
@@ -25,6 +26,7 @@ from stepwell.errors import (
 )
 from stepwell.ids import RunId
 from stepwell.model.amendments import AMENDABLE, Amended
+from stepwell.model.run_retries import retry_of
 from stepwell.model.runs import Run, normal_key
 from stepwell.model.states import ENDS_FOR_GOOD, RunStatus
 from stepwell.redaction import redact
@@ -49,12 +51,16 @@ class Repairs:
 
     async def retry(self, target: str, *, by: str = "") -> bool:
         """Continue a failed run from the step that failed, or run the steps at once that wait for their next attempt;
-        with a fresh budget of attempts.
+        with a fresh budget of attempts. A failed run whose next attempt waits begins that attempt at once.
 
         False if the run has not failed and no step of it waits, or if another active run has its key. A short wait
         that a worker spends in memory, or a wait inside a rollback, is not ended.
         """
         run = await self._backend.get(target)
+        while run.successor is not None:
+            run = await self._backend.get(run.successor)
+        if run.status is RunStatus.PENDING and retry_of(run).attempt > 1:
+            return await wake_run(self._backend, run.run_id, verb="retry", by=by)
         if run.status is RunStatus.WAITING:
             return await self._retry_now(run.run_id, by)
         act = self._backend.new_act()

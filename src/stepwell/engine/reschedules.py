@@ -44,14 +44,14 @@ class _Plan(NamedTuple):
     done: Rescheduled
 
 
-async def wake_run(backend: Backend, target: str, *, by: str = "", reason: str = "") -> bool:
+async def wake_run(backend: Backend, target: str, *, by: str = "", reason: str = "", verb: str = "wake") -> bool:
     """Let a worker claim the run now, and run its code from the record. False if there is nothing to wake."""
     for _ in range(_TRIES_MAX):
         detail = await _newest(backend, target)
         run = detail.run
         if run.owner is not None or run.status not in _WAITS or run.debounced_until is not None:
             return False
-        if await _amend(backend, detail, "wake", detail.history.waits, backend.store.now(), by, reason):
+        if await _amend(backend, detail, verb, detail.history.waits, backend.store.now(), by, reason):
             return True
     raise _conflict(target)
 

@@ -13,8 +13,10 @@ import msgspec
 from stepwell.clock import DAY, SECOND, Duration, Instant, Span, span, to_datetime
 from stepwell.engine.backend import Backend
 from stepwell.engine.filters import fitted, parse_filter
+from stepwell.engine.footprint import Footprint, footprint_of, upkeep_of
 from stepwell.engine.records import PAGE as RECORDS_PAGE
 from stepwell.engine.records import Document, Draft, NewLine, RecordKind, Records
+from stepwell.engine.sharing import Shared
 from stepwell.engine.system_runs import PREFIX
 from stepwell.engine.trigger_records import digest
 from stepwell.errors import InvalidOptionError
@@ -40,10 +42,12 @@ PAGE: Final = 500  # runs that one look reads
 BATCH: Final = 200  # runs that one transaction deletes
 EVERY: Final = Span(3_600 * SECOND)  # how often workers look for what is past its time
 SHIFT: Final = Span(300 * SECOND)  # after this long without a sign, another worker goes on
+AHEAD_MAX: Final = 20_000  # runs that a look ahead reads
 _ACTIVE_MAX: Final = 100_000
 _COUNTED_MAX: Final = 10_000_000
 _BLOB_GRACE: Final = Span(DAY)
 _BLOB_SLACK: Final = Span(12 * 3_600 * SECOND)  # twice as long as a process trusts that a blob is there
+_MEASURED_SECONDS: Final = 60.0  # of a footprint that is still given to other callers
 _PARTS: Final[tuple[Part, ...]] = ("events", "signals")
 _OUTCOMES: Final = ("completed", "failed", "compensated", "cancelled", "continued")
 
@@ -157,6 +161,20 @@ class PruneReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PruneAhead:
+    """What would be deleted now. If there are more ended runs than were looked at, `is_whole` is false, and the numbers
+    are at least these.
+    """
+
+    runs: int
+    trees: int
+    by_workflow: Mapping[str, int]
+    kept: Mapping[str, int]  # runs past their time whose tree is kept, by reason
+    seen: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EraseReport:
     """What was erased, and which runs were not because a run of their tree is active or their tree is too large."""
 
@@ -255,6 +273,11 @@ class PrunePass:
             await self._sweep(self._parts[0])
         else:
             self.is_over = True
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it has looked at all runs that ended long enough ago."""
+        return self._is_read
 
     async def count_candidates(self) -> int:
         """How many ended runs there are. It looks at those of them that ended long enough ago."""
@@ -431,6 +454,7 @@ class Retentions:
         self._records = Records(backend, RecordKind.CARE, CareBody)
         self._backups = Records(backend, RecordKind.CARE, BackupBody)
         self._workflows = frozenset(workflows)
+        self._measured = Shared(backend.environment, self._measure, _MEASURED_SECONDS)
         self.policy = retention
 
     def begin(
@@ -451,6 +475,20 @@ class Retentions:
             )
         names = self._workflows | set(map(workflow_of, self._backend.registry.definitions))
         return PrunePass(self._backend, self.policy, workflows=names, is_dry=dry_run)
+
+    async def tidy(self) -> tuple[str, ...]:
+        """Drop what no release uses any more, as far as this role may; returns what was dropped."""
+        return await self._backend.environment.executor.call_blocking(upkeep_of(self._backend).tidy)
+
+    async def look_ahead(self, retention: Retention | None = None, *, seen_max: int = AHEAD_MAX) -> PruneAhead:
+        """What a round would delete now, by this retention or by that of the app. It deletes nothing, and looks at the
+        runs that ended first, about `seen_max` of them. Raises `InvalidOptionError` like `begin`.
+        """
+        work = self.begin(retention, dry_run=True)
+        while not work.is_over and (work.is_read or work.seen < seen_max):
+            await work.step()
+        found = work.report()
+        return PruneAhead(found.runs, found.trees, found.by_workflow, found.kept, work.seen, work.is_over)
 
     def new_name(self) -> str:
         """A name for a worker that makes rounds."""
@@ -570,6 +608,25 @@ class Retentions:
                 return EraseReport(matched, len(erased), tuple(left))
             # In an order by id, the last need not exist any more.
             last = runs[-1].run_id
+
+    async def footprint(
+        self, retention: Retention | None = None, *, workflows: Iterable[str] | None = None
+    ) -> Footprint:
+        """Where the bytes of the database are, how fast it grows, and what pruning by this retention, or that of the
+        app, would free. Reads the structure of all tables, which takes seconds for gigabytes; changes nothing.
+
+        Without a retention it may be a minute old: callers at about the same time share one.
+        """
+        if retention is None:
+            return await self._measured.get()
+        return await self._measure(retention, workflows)
+
+    async def _measure(self, retention: Retention | None = None, workflows: Iterable[str] | None = None) -> Footprint:
+        backend, prunable = self._backend, None
+        if retention is not None or self.policy is not None:
+            prunable = (await self.begin(retention, workflows=workflows, dry_run=True).finish()).by_workflow
+        measure = upkeep_of(backend).measure
+        return footprint_of(await backend.environment.executor.call_blocking(measure), prunable)
 
     async def _trees(self, work: PrunePass, ids: Iterable[RunId], now: Instant) -> tuple[list[Tree], list[str]]:
         wanted = list(ids)

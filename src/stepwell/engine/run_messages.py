@@ -11,7 +11,7 @@ from stepwell.engine.backend import Backend
 from stepwell.engine.cancellations import cancel_run
 from stepwell.engine.events import Events
 from stepwell.engine.signals import Signals, new_signal
-from stepwell.errors import RequestError
+from stepwell.errors import MailboxFullError, RequestError, TopicFullError
 from stepwell.ids import RunId, SignalId
 from stepwell.model.messages import ASKED_BY_RUN, SENT, CancelMessage, Message, PublishMessage, SignalMessage
 from stepwell.model.signals import Delivery, NewSignal
@@ -28,10 +28,12 @@ class RunMessages:
         self._events = events
 
     async def deliver(self, event: EmittedEvent) -> None:
-        """Deliver one message. Raises `Fatal` if no further attempt can."""
+        """Deliver one message. Raises `Fatal` if no further attempt can. A full mailbox may have room later."""
         try:
             message = msgspec.convert(event.payload, Message)
             await self._act(message, event.id)
+        except (MailboxFullError, TopicFullError):
+            raise
         except (RequestError, msgspec.ValidationError) as error:
             raise undeliverable(error) from error
 
@@ -49,7 +51,16 @@ class RunMessages:
 
     async def _signal(self, sent: SignalMessage, message_id: str) -> None:
         hold = sent.if_missing == "hold"
-        new = NewSignal(SignalId(message_id), sent.target, sent.name, sent.payload, sent.dedup_key, hold, sent.asks)
+        new = NewSignal(
+            SignalId(message_id),
+            sent.target,
+            sent.name,
+            sent.payload,
+            sent.dedup_key,
+            hold,
+            sent.asks,
+            self._backend.signals_max,
+        )
         delivery = await self._signals.deliver(new)
         asking = message_id.removeprefix(ASKED_BY_RUN)
         if asking != message_id:

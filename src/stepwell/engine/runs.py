@@ -19,7 +19,7 @@ from stepwell.engine.handles import Handle
 from stepwell.engine.live import Items, check_stream, follow
 from stepwell.engine.reschedules import Rescheduled, reschedule_run, wake_run
 from stepwell.engine.results import Results
-from stepwell.engine.signals import Signals, new_signal
+from stepwell.engine.signals import Signals, check_room, new_signal
 from stepwell.engine.starts import (
     Plan,
     Start,
@@ -234,6 +234,7 @@ class Runs:
             lambda store: backend.with_offer(lambda offer: store.signals.deliver_or_create(signal, run, offer))
         )
         backend.adopt(claimed)
+        check_room(signal, delivered)
         same = await self._has_same_input(created, run)
         return self._handle(created, same, definition.output_hint), delivered
 

@@ -60,7 +60,7 @@ from stepwell.model.schedules import (
     tick_run_id,
 )
 from stepwell.model.states import ScheduleState
-from stepwell.model.ticks import CronRule, Rule, at_rule, clock_change, cron_rule, every_rule, ticks_between
+from stepwell.model.ticks import CronRule, Rule, at_rule, clock_change, cron_rule, every_rule, in_words, ticks_between
 from stepwell.redaction import redact
 from stepwell.replay.workflows import Workflow
 
@@ -252,11 +252,12 @@ class Schedules:
 
     async def next_of(self, limit: int = 10, **times: Unpack[ScheduleTimes]) -> list[TickView]:
         """The next ticks of times that are no schedule yet: `next_of(5, cron="0 6 * * *")`."""
-        rule = self._parts("new", times).get("when")
-        if rule is None:
-            raise InvalidOptionError("there are no times", fix='cron="0 6 * * 1-5", every="5m" or at=...')
-        now = self._backend.opened.now()
+        rule, now = self._rule(times), self._backend.opened.now()
         return [rule_tick_view(rule, tick) for tick in following(rule, now, _counted(limit))]
+
+    def words_of(self, **times: Unpack[ScheduleTimes]) -> str:
+        """Times that are no schedule yet, in words: "weekdays at 06:00, Europe/Berlin"."""
+        return in_words(self._rule(times))
 
     async def preview(
         self, name: str, since: datetime, until: datetime, *, limit: int = 1_000
@@ -278,6 +279,12 @@ class Schedules:
         return [schedule_view(one, {}) for one in late]
 
     # --- inside ---
+
+    def _rule(self, times: ScheduleTimes) -> Rule:
+        rule: Rule | None = self._parts("new", times).get("when")
+        if rule is None:
+            raise InvalidOptionError("there are no times", fix='cron="0 6 * * 1-5", every="5m" or at=...')
+        return rule
 
     async def _get(self, name: str) -> Document[ScheduleBody]:
         return await self._records.get(check_name(name), fix=_FIX)

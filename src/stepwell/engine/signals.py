@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from stepwell.advice import Advice, Verb
 from stepwell.clock import Duration, Span, span
@@ -14,15 +15,25 @@ from stepwell.engine.backend import Backend
 from stepwell.engine.cancellations import cancel_run
 from stepwell.engine.results import Answers
 from stepwell.engine.views import SignalView, held_view, unread_view
-from stepwell.errors import AlreadyExistsError, AskRefused, InvalidOptionError, NotFoundError, RunEndedError
+from stepwell.errors import (
+    AlreadyExistsError,
+    AskRefused,
+    InvalidOptionError,
+    MailboxFullError,
+    NotFoundError,
+    RunEndedError,
+)
 from stepwell.ids import SignalId
 from stepwell.model.failures import decode_failure
 from stepwell.model.runs import check_text, normal_key
-from stepwell.model.signals import Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
+from stepwell.model.signals import RESERVED, Delivered, Delivery, IfMissing, NewSignal, Redelivery, ReplyStatus
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.replay.primitives.reply import reply_row
 from stepwell.replay.signals import Cancel, Signal, encode_payload, name_of
 from stepwell.stores.base.views import HeldSignal
+
+_LOG: Final = logging.getLogger("stepwell.engine")
+_WARNED_AT: Final = 0.8  # of the limit
 
 
 class Signals:
@@ -98,6 +109,7 @@ class Signals:
             lambda store: self._backend.with_offer(lambda offer: store.signals.deliver([signal], offer))
         )
         self._backend.adopt(claimed)
+        check_room(signal, delivered)
         return delivered.delivery
 
     async def ask(
@@ -198,4 +210,23 @@ def new_signal(
         check_text(dedup_key, "dedup_key")
     stored = encode_payload(backend.codec, signal, payload, target=to)
     signal_id = SignalId(backend.environment.ids.uuid())
-    return NewSignal(signal_id, to, name, stored, dedup_key=dedup_key, asks=asks, hold=hold)
+    limit = None if name.startswith(RESERVED) else backend.signals_max  # what runs tell each other is never refused
+    return NewSignal(signal_id, to, name, stored, dedup_key, hold, asks, limit)
+
+
+def check_room(signal: NewSignal, delivered: Delivered) -> None:
+    """Warn of a mailbox that is nearly full. Raises `MailboxFullError` if it was full, and nothing was stored."""
+    limit, count = signal.pending_max, delivered.pending
+    if limit is None or count < limit * _WARNED_AT:
+        return
+    of = f"run {delivered.run_id}" if delivered.run_id else f"key {signal.target!r}"
+    if delivered.delivery is Delivery.FULL:
+        raise MailboxFullError(
+            f"the mailbox of {of} is full, and the signal {signal.name!r} was not stored",
+            where=of,
+            why=f"{count:,} signals wait to be read already",
+            fix=f"let the run read faster, or send later; to allow more: WorkerSettings(signals_max={2 * limit}), or "
+            f"STEPWELL_SIGNALS_MAX",
+        )
+    if (count - 1) % max(1, limit // 20) == 0 or count == limit:  # not with every signal
+        _LOG.warning("the mailbox of %s has %d unread signals; from %d on, further ones are refused", of, count, limit)

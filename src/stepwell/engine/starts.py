@@ -15,6 +15,8 @@ from stepwell.ids import RunId
 from stepwell.model.attributes import AttributeValue, read_attributes, read_person, read_title
 from stepwell.model.headers import Headers
 from stepwell.model.locations import check_name
+from stepwell.model.retries import Retry
+from stepwell.model.run_retries import read_retry
 from stepwell.model.runs import Created, NewRun, OnConflict, normal_key
 from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
 from stepwell.model.tags import TRACE_TAG, TagsLike, read_tags, without_tags
@@ -35,6 +37,7 @@ class StartManyOptions(TypedDict, total=False):
     title: str | None
     by: str
     headers: Mapping[str, str]
+    retry: Retry | Mapping[str, Any] | None
 
 
 class StartOptions(StartManyOptions, total=False):
@@ -74,6 +77,7 @@ class Plan:
     title: str | None = None
     by: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    retry: Retry | Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, options: StartManyOptions) -> Self:
@@ -109,6 +113,7 @@ class Plan:
             title=None if title is None else read_title(title, workflow),
             started_by=read_person(self.by, workflow) if self.by else None,
             attributes=read_attributes(attributes, workflow) if attributes else (),
+            retry=None if self.retry is None else read_retry(self.retry, workflow),
         )
 
 

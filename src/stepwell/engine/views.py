@@ -16,6 +16,7 @@ from stepwell.model.entries import Attempt, Entry, Progress
 from stepwell.model.failures import decode_failure
 from stepwell.model.holds import Hold
 from stepwell.model.locations import ROOT, Location, Names, carried_from, format_path, is_undoing, undo
+from stepwell.model.run_retries import retry_of
 from stepwell.model.runs import Run
 from stepwell.model.signals import Signal
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus
@@ -124,6 +125,7 @@ class RunView:
     started_by: str | None = field(default=None, metadata=A_LINE)  # a person
     attributes: dict[str, AttributeValue] = field(default_factory=dict)  # times are in UTC
     headers: Any = field(default=None, metadata=PAYLOAD)
+    attempt: int = field(default=1, metadata=A_LINE)  # at the whole run: a failed run with a retry policy is continued
     unreadable: str = ""  # why its row cannot be read; then other fields may be missing
     progress: tuple[ProgressView, ...] = field(default=(), metadata=OMITTED)  # of its long steps; in `status` only
 
@@ -145,6 +147,7 @@ _MADE: Final = frozenset(
         "tags",
         "attributes",
         "headers",
+        "attempt",
         "hold",
         "progress",
         "unreadable",
@@ -295,6 +298,7 @@ def _run_view(run: Run, progress: Iterable[StepProgress], fetch: Fetch) -> RunVi
         tags=dict(run.tags),
         attributes={one.name: read_value(one) for one in run.attributes},
         headers=plain(run.headers, fetch) if run.headers is not None else None,
+        attempt=retry_of(run).attempt,
         hold=None if run.hold is None else hold_view(run.hold),
         progress=tuple(progress_view(*one, fetch) for one in progress),
         unreadable=run.damage,

@@ -57,6 +57,7 @@
     │   ├── WrongLoopError              SW411
     │   ├── TopicFullError              SW421
     │   ├── UnknownTopicError           SW422
+    │   ├── MailboxFullError            SW423
     │   ├── SignatureError              SW431
     │   ├── HistoryFileError            SW441
     │   ├── NotAuthenticatedError       SW800
@@ -132,6 +133,7 @@ from stepwell.errors.requests import (
     InvalidInputError,
     InvalidKeyError,
     InvalidMoveError,
+    MailboxFullError,
     NotFoundError,
     PayloadTooLargeError,
     RepairConflictError,
@@ -213,6 +215,7 @@ __all__ = [
     "KeyReusedError",
     "LeaseLostError",
     "LostChangeError",
+    "MailboxFullError",
     "NonDeterministicError",
     "NotAllowedError",
     "NotAuthenticatedError",

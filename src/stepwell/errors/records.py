@@ -32,6 +32,7 @@ class FailureRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     recorded: str = ""  # of code that does not fit its history: what is recorded ...
     now: str = ""  # ... and what the code does instead
     advice: tuple[Advice, ...] = ()  # the fix as data, if it is something that stepwell can do
+    retry_in: int | None = None  # of a run that is tried again: microseconds from its end to its next attempt
     fields: tuple[str, ...] = ()  # names in `data` that are attributes of the exception, with exactly these values
 
     @property

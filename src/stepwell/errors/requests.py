@@ -129,6 +129,12 @@ class TopicFullError(RequestError):
     code = "SW421"
 
 
+class MailboxFullError(RequestError):
+    """As many signals wait to be read as may: by a run, or for the next run of a key. Nothing was stored."""
+
+    code = "SW423"
+
+
 class UnknownTopicError(RequestError):
     """The value is neither the name of a topic nor a typed event."""
 

@@ -50,6 +50,7 @@ _STATUSES: tuple[tuple[type[errors.StepwellError], int], ...] = (
     (errors.InvalidMoveError, 409),
     (errors.AlreadyExistsError, 409),
     (errors.TopicFullError, 409),
+    (errors.MailboxFullError, 409),
     (errors.KeyReusedError, 409),
     (errors.RepairConflictError, 409),
     (errors.PayloadTooLargeError, 413),

@@ -54,6 +54,8 @@ class End(NamedTuple):
     successor: NewRun | None = None  # with `continued`
     names: tuple[str, ...] = ()  # of the successor; `entries` are what it begins with: what is left to undo, from seq 1
     entries: tuple[Entry, ...] = ()
+    # Only if no signal with a greater number waits to be read: see `Verdict.UNREAD`. None: whatever waits.
+    unread_above: int | None = None
 
 
 Move = Park | Release | Pause | BeginRollback | End
@@ -104,6 +106,9 @@ class Verdict(StrEnum):
     APPLIED = "applied"
     FENCED = "fenced"  # the sender does not own the run: nothing was written
     CANCELLING = "cancelling"  # a cancel was recorded first and rules `move` out: nothing was written
+    # Signals wait that the run may still want to read: nothing was written. Of a run that continues another one, only
+    # if it has received signals, or if some of them came after it began: the others it had when it began, and left.
+    UNREAD = "unread"
     EXPIRED = "expired"  # the run's deadline passed first and rules `move` out: nothing was written
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from stepwell.clock import Instant, Span
 from stepwell.errors import InvalidKeyError
-from stepwell.ids import Incarnation, RunId
+from stepwell.ids import COMPENSATES, Incarnation, RunId, derived_run_id
 from stepwell.model.attributes import Attributes
 from stepwell.model.entries import Attempt, Cursor, Entry, Progress
 from stepwell.model.events import IncomingEvent
@@ -86,6 +86,7 @@ class NewRun(NamedTuple):
     started_by: str | None = None  # the person, as the caller names them
     attributes: Attributes = ()
     headers: bytes | None = None  # encoded
+    retry: str | None = None  # whether the whole run is tried again, and how often it was; see model.run_retries
 
     @property
     def definition(self) -> str:
@@ -136,6 +137,7 @@ class Run(NamedTuple):
     attributes: Attributes = ()
     dedup: Span = Span(0)  # how long after its end a start with its key gets this run: it is not pruned before
     headers: bytes | None = None  # encoded; see model.headers
+    retry: str | None = None  # whether the whole run is tried again, and how often it was; see model.run_retries
 
     @property
     def damage(self) -> str:
@@ -146,6 +148,12 @@ class Run(NamedTuple):
     def definition(self) -> str:
         """Name and version in one word, as workers declare them."""
         return f"{self.workflow}@{self.version}"
+
+    @property
+    def undoes(self) -> RunId | None:
+        """The completed run that this one undoes; None for any other run."""
+        origin = self.forked_from
+        return origin if origin is not None and self.run_id == derived_run_id(origin, COMPENSATES) else None
 
 
 class DamagedRun(Run):

@@ -33,6 +33,7 @@ class NewSignal(NamedTuple):
     dedup_key: str | None = None
     hold: bool = False  # keep it for a run that starts later
     asks: bool = False  # the sender waits for a reply
+    pending_max: int | None = None  # it is refused if as many are pending already; None: it is not
 
 
 class Signal(NamedTuple):
@@ -91,6 +92,7 @@ class Delivery(StrEnum):
     DUPLICATE = "duplicate"  # the dedup key or the id is known: nothing was stored
     HELD = "held"  # no active run: kept until a run with that key starts
     MISSING = "missing"  # no active run: nothing was stored
+    FULL = "full"  # the mailbox has as many pending signals as it may: nothing was stored
 
 
 class Delivered(NamedTuple):
@@ -99,3 +101,4 @@ class Delivered(NamedTuple):
     delivery: Delivery
     run_id: RunId | None = None
     woke: bool = False
+    pending: int = 0  # how many signals its mailbox has now, if the sender named a limit

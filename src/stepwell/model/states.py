@@ -23,7 +23,7 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     COMPENSATED = "compensated"  # failed, and everything undone
     CANCELLED = "cancelled"
-    CONTINUED = "continued"  # a successor with the same key continues
+    CONTINUED = "continued"  # a successor with the same key continues, or is its next attempt
 
 
 _S = RunStatus
@@ -56,7 +56,9 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
     _S.WAITING: frozenset({_S.RUNNING, _S.PENDING, _S.PAUSED, _S.CANCELLING, _S.CANCELLED}),
     _S.PAUSED: frozenset({_S.PENDING, _S.COMPENSATING, _S.CANCELLING, _S.CANCELLED}),
     _S.CANCELLING: frozenset({_S.COMPENSATING, _S.CANCELLED, _S.PAUSED}),
-    _S.COMPENSATING: frozenset({_S.COMPENSATED, _S.CANCELLED, _S.FAILED, _S.COMPENSATION_FAILED, _S.PAUSED}),
+    _S.COMPENSATING: frozenset(
+        {_S.COMPENSATED, _S.CANCELLED, _S.FAILED, _S.COMPENSATION_FAILED, _S.PAUSED, _S.CONTINUED}
+    ),
     _S.COMPENSATION_FAILED: frozenset({_S.COMPENSATING}),
     _S.COMPLETED: frozenset(),
     # An operator's retry or repair, with an audit row and a new epoch.

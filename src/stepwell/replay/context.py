@@ -18,6 +18,7 @@ from stepwell.model.attributes import AttributeValue
 from stepwell.model.business_hours import BusinessHours, open_span
 from stepwell.model.events import Deliver
 from stepwell.model.messages import IfMissing
+from stepwell.model.run_retries import previous_of, retry_of
 from stepwell.model.schedules import Scheduled, scheduled_of
 from stepwell.model.states import EntryKind
 from stepwell.model.topics import Event
@@ -131,13 +132,18 @@ class Context:
 
     @property
     def generation(self) -> int:
-        """1 for the first run of a chain, and one more after each continue-as-new."""
+        """1 for the first run of a chain, and one more after each continue-as-new, and for each further attempt."""
         return self._scope.turn.run.generation
 
     @property
+    def attempt(self) -> int:
+        """Which attempt at the whole run this is: 1, and one more each time the run failed and is tried again."""
+        return retry_of(self._scope.turn.run).attempt
+
+    @property
     def previous(self) -> Previous | None:
-        """The predecessor in the chain, with both of its times."""
-        before = self._scope.turn.run.previous
+        """The predecessor in the chain, with both of its times. A further attempt sees that of the first attempt."""
+        before = previous_of(self._scope.turn.run)
         return before and Previous(before.run_id, to_datetime(before.started_at), to_datetime(before.finished_at))
 
     @property

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
-from stepwell.clock import Instant
+from stepwell.clock import Instant, Span
 from stepwell.codec.base import Codec, Place, Row
 from stepwell.codec.carried import encode_headers
 from stepwell.environment import LockstepThreads
 from stepwell.errors import CheckpointMissingError, Rollback, StepFailed, StepwellError, StoreError
 from stepwell.errors.records import FailureRecord
-from stepwell.ids import COMPENSATES, CONTINUED, derived_run_id
-from stepwell.model.commits import BeginRollback, End, Move, Pause
+from stepwell.ids import CONTINUED, RunId, derived_run_id, hashed
+from stepwell.model.commits import BeginRollback, End, Move, Pause, Release
 from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, is_rollback, record_failure
 from stepwell.model.locations import ROOT, undo
+from stepwell.model.run_retries import delay_of_next, first_attempt, retry_of
 from stepwell.model.runs import Inbox, NewRun, Run
 from stepwell.model.states import RunStatus
 from stepwell.replay.carried_undos import Carrier, check_findable
@@ -35,6 +36,7 @@ from stepwell.replay.scopes import Scope
 from stepwell.replay.suspend import ContinueAsNew
 from stepwell.replay.sync_context import SyncContext
 from stepwell.replay.turn import Turn
+from stepwell.replay.unread_signals import publish_unread
 from stepwell.replay.workflows import Workflow
 
 _LOG = logging.getLogger("stepwell.worker")
@@ -64,8 +66,8 @@ def begin_forward(
 
     async def main() -> Any:
         SCOPE.set(scope)
-        if run.forked_from is not None and run.run_id == derived_run_id(run.forked_from, COMPENSATES):
-            raise Rollback(f"it undoes run {run.forked_from}")
+        if run.undoes is not None:
+            raise Rollback(f"it undoes run {run.undoes}")
         context = Context(scope)
         try:
             if workflow.is_plain:
@@ -133,7 +135,9 @@ def conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
         if turn.is_diverged_early:
             turn.journal.forget_pending()  # what the diverged code recorded does not belong to the run
         return Pause(encode_failure(_with_own(turn, record_failure(turn.problem))))
-    return _conclude_rollback(turn) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
+    return (
+        _conclude_rollback(turn, workflow) if turn.run.status is RunStatus.COMPENSATING else _conclude(turn, workflow)
+    )
 
 
 def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
@@ -144,7 +148,7 @@ def _conclude(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     request = _request_in(error)
     if request is not None:
         return _continued(turn, workflow, request)
-    return failed(turn, error)
+    return failed(turn, workflow, error)
 
 
 def _request_in(error: BaseException) -> ContinueAsNew | None:
@@ -154,8 +158,8 @@ def _request_in(error: BaseException) -> ContinueAsNew | None:
     return error if isinstance(error, ContinueAsNew) else None
 
 
-def failed(turn: Turn, error: BaseException) -> Move:
-    """How a failed run ends: at once, or through its compensations."""
+def failed(turn: Turn, workflow: Workflow[Any, Any], error: BaseException) -> Move:
+    """How a failed run ends: at once, or through its compensations; and whether it is tried again after that."""
     failure, floor = _describe(turn, error), 0
     line = _line_of(error)
     if line is not None:
@@ -163,10 +167,10 @@ def failed(turn: Turn, error: BaseException) -> Move:
             floor = checkpoint_floor(turn.journal, line)
         except CheckpointMissingError as missing:
             failure = record_failure(missing)
-    stored = encode_failure(failure)
+    failure = _planned(turn, workflow, error, failure)
     if left_to_undo(turn.journal, floor):
-        return BeginRollback("failed", stored, floor)
-    return End(RunStatus.FAILED, failure=stored)
+        return BeginRollback("failed", encode_failure(failure), floor)
+    return _ended(turn, workflow, RunStatus.FAILED, failure)
 
 
 def _line_of(error: BaseException) -> str | None:
@@ -207,11 +211,28 @@ def _completed(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
     place = Place(turn.run.workflow, "", "the result", row=Row(turn.run.run_id, "", "output"))
     try:
         output, _ = turn.codec.settle(turn.value, workflow.output_hint, place=place)
+        looked_at = publish_unread(turn) if workflow.mailbox.unread == "topic" else 0
     except StoreError as error:
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
-        return failed(turn, error)
-    return End(RunStatus.COMPLETED, output=output)
+        return failed(turn, workflow, error)
+    match workflow.mailbox.unread:
+        case "continue":
+            return End(RunStatus.COMPLETED, output=output, unread_above=0)
+        case "topic":
+            return End(RunStatus.COMPLETED, output=output, unread_above=looked_at)
+        case "dead_letter" | "discard":
+            return End(RunStatus.COMPLETED, output=output)
+        case _ as never:
+            assert_never(never)
+
+
+def read_on(turn: Turn, workflow: Workflow[Any, Any]) -> Move:
+    """What a run does instead of completing, because signals wait that it has not read."""
+    if workflow.mailbox.unread == "topic":
+        return Release()  # it is claimed at once, with these signals, and completes again
+    successor = _once_more(turn, workflow)
+    return successor if isinstance(successor, Pause) else End(RunStatus.CONTINUED, successor=successor)
 
 
 def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew) -> Move:
@@ -226,7 +247,7 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
     except StoreError as error:
         return Pause(encode_failure(record_failure(error)))
     except StepwellError as error:
-        return failed(turn, error)
+        return failed(turn, workflow, error)
     names: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     if request.keeps_undos:
@@ -236,12 +257,59 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         except StoreError as error:
             return Pause(encode_failure(record_failure(error)))
         except StepwellError as error:
-            return failed(turn, error)
-    now = described(turn)
-    successor = NewRun(
+            return failed(turn, workflow, error)
+    successor = _successor(turn, run_id, following.name, following.version, stored, headers)
+    successor = successor._replace(discards=following.discards)
+    return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
+
+
+def _planned(turn: Turn, workflow: Workflow[Any, Any], error: BaseException, failure: FailureRecord) -> FailureRecord:
+    """The failure, with when the next attempt begins, if there is one."""
+    if workflow.retry is None and turn.run.retry is None:
+        return failure
+    chance = int.from_bytes(hashed(f"{turn.run.run_id} attempt")[:4], "big") / (1 << 32)
+    try:
+        delay = delay_of_next(workflow.retry, turn.run, error, failure, chance)
+    except Exception as broken:  # noqa: BLE001  a function of the policy
+        return record_failure(broken)
+    return msgspec.structs.replace(failure, retry_in=delay)
+
+
+def _ended(turn: Turn, workflow: Workflow[Any, Any] | None, status: RunStatus, failure: FailureRecord) -> Move:
+    """The end of a failed run: permanently, or with a successor that is its next attempt."""
+    run, delay = turn.run, failure.retry_in
+    if delay is None or (run.deadline_at is not None and turn.now + delay >= run.deadline_at):
+        return End(status, failure=encode_failure(msgspec.structs.replace(failure, retry_in=None)))
+    own, state = None if workflow is None else workflow.retry, retry_of(run)
+    policy = own if state.policy is None else state.policy.retry
+    successor = _once_more(turn, workflow)
+    if isinstance(successor, Pause):
+        return successor
+    attempt = state.following(run, None if policy is None else policy.max_attempts, failure)
+    successor = successor._replace(delay=Span(delay), retry=attempt.stored)
+    return End(RunStatus.CONTINUED, failure=encode_failure(failure), successor=successor)
+
+
+def _once_more(turn: Turn, workflow: Workflow[Any, Any] | None) -> NewRun | Pause:
+    """The run that does the same again, with the same input."""
+    run, run_id = turn.run, derived_run_id(turn.run.run_id, CONTINUED)
+    place = Place(run.workflow, "", "the input", row=Row(run.run_id, "", "input"))
+    try:
+        headers = encode_headers(turn.codec, turn.headers, workflow=run.workflow, run_id=run_id)
+        stored = turn.codec.rebind(run.input, place=place, to=place._replace(row=Row(run_id, "", "input")))
+    except StoreError as error:
+        return Pause(encode_failure(_with_own(turn, record_failure(error))))
+    successor = _successor(turn, run_id, run.workflow, run.version, stored, headers)
+    return successor._replace(discards=workflow is not None and workflow.discards)
+
+
+def _successor(turn: Turn, run_id: RunId, workflow: str, version: int, stored: bytes, headers: bytes | None) -> NewRun:
+    """The run that follows this one, described as this one is now."""
+    run, now = turn.run, described(turn)
+    return NewRun(
         run_id,
-        following.name,
-        following.version,
+        workflow,
+        version,
         stored,
         run.key,
         run.parent,
@@ -249,21 +317,23 @@ def _continued(turn: Turn, workflow: Workflow[Any, Any], request: ContinueAsNew)
         tags=now.tags or (),
         deadline_at=run.deadline_at,
         max_suspend=run.max_suspend,
-        discards=following.discards,
         title=now.title or None,
         started_by=run.started_by,
         attributes=now.attributes,
         headers=headers,
+        retry=first_attempt(run.retry),
     )
-    return End(RunStatus.CONTINUED, successor=successor, names=names, entries=entries)
 
 
-def _conclude_rollback(turn: Turn) -> Move:
+def _conclude_rollback(turn: Turn, workflow: Workflow[Any, Any] | None) -> Move:
     """The end of a rollback. If it is incomplete, the run's own failure is kept inside the failure of the undo."""
     error, own = turn.error, _own_failure(turn)
     if error is None:
-        status = RunStatus.CANCELLED if turn.run.cause == "cancelled" else RunStatus.COMPENSATED
-        return End(status, failure=encode_failure(own) if own is not None else None)
+        if turn.run.cause == "cancelled":
+            return End(RunStatus.CANCELLED, failure=encode_failure(own) if own is not None else None)
+        if own is None:
+            return End(RunStatus.COMPENSATED)
+        return _ended(turn, workflow, RunStatus.COMPENSATED, own)
     failure = error.failure if isinstance(error, UndoFailed) else record_failure(error)
     return End(RunStatus.COMPENSATION_FAILED, failure=encode_failure(_with_own(turn, failure)))
 

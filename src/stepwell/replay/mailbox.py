@@ -41,6 +41,11 @@ class Mailbox:
                 self.events[event.number] = event
 
     @property
+    def seen(self) -> int:
+        """The greatest number of a signal that has arrived."""
+        return self._seen_signal
+
+    @property
     def inbox(self) -> Inbox:
         """The messages that are not taken; another turn of the same claim begins with them."""
         untaken = [event for number, event in self.events.items() if number not in self._shared_events]

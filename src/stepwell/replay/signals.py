@@ -76,7 +76,7 @@ class Cancel:
     compensate: bool = True
 
 
-Unread = Literal["dead_letter", "discard"]
+Unread = Literal["dead_letter", "discard", "continue", "topic"]
 
 
 class MailboxRules(NamedTuple):
@@ -101,7 +101,7 @@ def mailbox_rules(workflow: str | None, unread: Unread, signals: Iterable[str | 
     """The rules of `@workflow(unread=…, signals=…)`. Raises `InvalidOptionError` for invalid options."""
     if unread not in get_args(Unread):
         at = f" of workflow {workflow!r}" if workflow else ""
-        raise InvalidOptionError(f"unread{at} is {unread!r}", fix='use "dead_letter" or "discard"')
+        raise InvalidOptionError(f"unread{at} is {unread!r}", fix='use "dead_letter", "discard", "continue" or "topic"')
     return MailboxRules(unread, None if signals is None else {name_of(signal): signal for signal in signals})
 
 

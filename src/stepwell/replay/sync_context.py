@@ -87,12 +87,17 @@ class SyncContext:
 
     @property
     def generation(self) -> int:
-        """1 for the first run of a chain, and one more after each continue-as-new."""
+        """1 for the first run of a chain, and one more after each continue-as-new, and for each further attempt."""
         return self._inner.generation
 
     @property
+    def attempt(self) -> int:
+        """Which attempt at the whole run this is: 1, and one more each time the run failed and is tried again."""
+        return self._inner.attempt
+
+    @property
     def previous(self) -> Previous | None:
-        """The predecessor in the chain, with both of its times."""
+        """The predecessor in the chain, with both of its times. A further attempt sees that of the first attempt."""
         return self._inner.previous
 
     @property

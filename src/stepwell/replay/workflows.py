@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, get_arg
 from stepwell.codec.signatures import MISSING, Signature, hints_of
 from stepwell.errors import InvalidOptionError
 from stepwell.model.locations import check_name
+from stepwell.model.retries import Retry
 from stepwell.model.schedules import Schedule, by_name
 from stepwell.replay.parameters import check_context, takes
 from stepwell.replay.signals import MailboxRules, Signal, Unread, mailbox_rules
@@ -39,6 +40,7 @@ class Workflow(Generic[In, Out]):
         mailbox: MailboxRules = ANY_MAIL,
         schedules: Iterable[Schedule] = (),
         names: OperationNames = "numbered",
+        retry: Retry | None = None,
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
@@ -48,6 +50,7 @@ class Workflow(Generic[In, Out]):
         if names not in get_args(OperationNames):
             raise InvalidOptionError(f"names of workflow {name!r} is {names!r}", fix='use "numbered" or "unique"')
         self.has_unique_names = names == "unique"
+        self.retry = _check_retry(retry, name)
         self.is_plain = not inspect.iscoroutinefunction(fn)  # a `def`, which runs on a lockstep thread
         if "@" in name or version < 1:
             raise InvalidOptionError(
@@ -107,6 +110,14 @@ class Workflow(Generic[In, Out]):
         return f"<workflow {self.definition}>"
 
 
+def _check_retry(retry: Any, name: str) -> Retry | None:
+    if retry is None or isinstance(retry, Retry):
+        return retry
+    raise InvalidOptionError(
+        f"retry of workflow {name!r} is {retry!r:.60}", where=name, fix='write: @workflow(retry=Retry(initial="1m"))'
+    )
+
+
 def _check_surface(fn: Callable[..., Any], signature: Signature, name: str, *, is_plain: bool) -> None:
     """Reject a function that cannot be a workflow, and a context that does not match its kind."""
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn) or not callable(fn):
@@ -145,12 +156,14 @@ class WorkflowDecorator:
         mailbox: MailboxRules = ANY_MAIL,
         schedules: tuple[Schedule, ...] = (),
         names: OperationNames = "numbered",
+        retry: Retry | None = None,
     ) -> None:
         self._name = name
         self._version = version
         self._mailbox = mailbox
         self._schedules = schedules
         self._names: OperationNames = names
+        self._retry = retry
 
     @overload
     def __call__(self, fn: Callable[[Context], Coroutine[Any, Any, Out]], /) -> DefinedWorkflow[None, Out]: ...
@@ -162,7 +175,7 @@ class WorkflowDecorator:
     def __call__(self, fn: Callable[[SyncContext, In], Out], /) -> DefinedWorkflow[In, Out]: ...
     def __call__(self, fn: Callable[..., Any], /) -> Any:
         return DefinedWorkflow(
-            fn, self._name or fn.__name__, self._version, self._mailbox, self._schedules, self._names
+            fn, self._name or fn.__name__, self._version, self._mailbox, self._schedules, self._names, self._retry
         )
 
 
@@ -183,6 +196,7 @@ def workflow(
     signals: Iterable[str | Signal[Any]] | None = None,
     schedule: Schedule | Iterable[Schedule] = (),
     names: OperationNames = "numbered",
+    retry: Retry | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -194,6 +208,7 @@ def workflow(
     signals: Iterable[str | Signal[Any]] | None = None,
     schedule: Schedule | Iterable[Schedule] = (),
     names: OperationNames = "numbered",
+    retry: Retry | None = None,
 ) -> Any:
     """Make a function a workflow: `@workflow`, or `@workflow(name="checkout", version=2)`.
 
@@ -204,15 +219,21 @@ def workflow(
     `version`: new runs take the newest version that the engine knows, and runs keep the version they began with.
     `unread`: what happens to signals that a run leaves in its mailbox when it ends. "dead_letter" keeps them for
         `engine.signals.list_unread`. "discard" drops them, except the signals of a failed run, which may be retried.
+        "continue" continues as new, with the same input, instead of completing: the next run gets the signals. "topic"
+        publishes each as an event of the topic with its name, for one run, which the topic keeps for 7 days. A run that
+        fails or is cancelled keeps them as with "dead_letter".
     `signals`: all signals that may be sent to its runs. An engine that knows the workflow rejects any other name, and
         checks the payload of a plain name against the type declared here.
     `schedule`: when to start it, such as `cron("0 6 * * 1-5", tz="Europe/Berlin")`, `every("5m")` or `at(...)`; several
         in a list, each with a name. A worker that starts creates and changes them, and pauses those that the code does
         not have any more (docs/schedules.md).
     `names`: "numbered" numbers a name that is used again in its scope: `charge`, `charge#2`. "unique" rejects it.
+    `retry`: how often the whole run is tried if it fails, such as `Retry(max_attempts=3, initial="1m")`. Each attempt
+        is a run of its own: it begins with the same input, after the steps of the attempt before were undone. A start
+        with `retry=` has its own policy.
 
     Raises `InvalidOptionError` if the function does not take a context as its first parameter.
     """
     schedules = (schedule,) if isinstance(schedule, Schedule) else tuple(schedule)
-    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals), schedules, names)
+    decorator = WorkflowDecorator(name, version, mailbox_rules(name, unread, signals), schedules, names, retry)
     return decorator if fn is None else decorator(fn)

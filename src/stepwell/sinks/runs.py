@@ -16,12 +16,11 @@ Deliver = Callable[[EmittedEvent], Awaitable[Any]]
 class RunSink:
     """The sink of messages between runs. Every worker serves it."""
 
-    name: Final = TO_RUNS
-    events: Final = (f"{MESSAGES}*",)
-    retry: Final = SINK_RETRY
-    timeout: Final[Duration] = "30s"
-
     def __init__(self) -> None:
+        self.name: Final = TO_RUNS
+        self.events: Final = (f"{MESSAGES}*",)
+        self.retry: Final = SINK_RETRY
+        self.timeout: Final[Duration] = "30s"
         self._deliver: Deliver | None = None
 
     def bind(self, deliver: Deliver) -> None:

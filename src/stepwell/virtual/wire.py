@@ -9,6 +9,7 @@ from stepwell.clock import Instant
 from stepwell.codec.blobs import Blobs
 from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.store import Capabilities, Store
+from stepwell.stores.base.upkeep import Upkeep
 from stepwell.stores.base.wakeups import Listener, Wakeups
 
 _NOUNS = (
@@ -65,6 +66,9 @@ class RemoteStore:
 
     def diagnosis(self) -> Diagnosis | None:
         return self._store.diagnosis()
+
+    def upkeep(self) -> Upkeep | None:
+        return None  # a simulated process has no connection of its own
 
     async def open(self) -> None:
         await self._store.open()

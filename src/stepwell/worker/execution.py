@@ -11,6 +11,7 @@ from stepwell.model.deadlines import waited_too_long
 from stepwell.model.runs import Claimed, History, Inbox, Run
 from stepwell.model.states import RunStatus
 from stepwell.replay.bodies import Attempted, Body
+from stepwell.replay.driver import read_on
 from stepwell.replay.journal import Journal, Pending
 from stepwell.replay.turn import Turn
 from stepwell.replay.workflows import Workflow
@@ -341,6 +342,10 @@ class Execution:
                 self.lose()
                 # A later claim of this worker may exist, if its answer was lost while this claim was active.
                 self._resources.requests.suspect_lost_claims()
+            case Verdict.UNREAD:
+                turn = self._code.turn
+                assert turn is not None
+                self._commits.send_again(commit, read_on(turn, self._code.workflow), self.answered)
             case Verdict.CANCELLING | Verdict.EXPIRED:
                 self._stop.send_again(commit, verdict, self)
             case Verdict.APPLIED:

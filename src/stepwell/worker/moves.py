@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from stepwell.clock import Instant, Span
-from stepwell.errors import ReplayError, StoreError
+from stepwell.errors import CorruptRecordError, ReplayError, StoreError
 from stepwell.errors.records import FailureRecord
 from stepwell.model.commits import Move
 from stepwell.model.failures import words_of
@@ -91,4 +91,6 @@ def is_interrupted(problem: ReplayError | None) -> bool:
 
 def defect_of(error: BaseException) -> ReplayError:
     """The reason with which a run is paused after an internal error."""
+    if isinstance(error, CorruptRecordError):
+        return ReplayError(error.title, where=error.where, why=f"{error.code}: {error.why}", fix=error.fix)
     return ReplayError(f"internal error of stepwell in this run: {type(error).__name__}: {words_of(error)}")

@@ -92,6 +92,8 @@ class RunLog:
                 words = f"has an incomplete rollback: an undo {failed}"
             case RunStatus.CANCELLED:
                 words = "was cancelled" if run.cause is None else "was cancelled and rolled back"
+            case RunStatus.CONTINUED if end.successor is not None and end.failure is not None:
+                words = f"{failed}; its next attempt is run {end.successor.run_id}"
             case RunStatus.CONTINUED if end.successor is not None:
                 words = f"continues as run {end.successor.run_id}"
             case _:

@@ -130,11 +130,11 @@ class Worker:
 
     async def _leave(self, seconds: float) -> None:
         """End everything here, and release the lease if the store answers in time."""
+        if self._watch is not None:
+            self._watch.end()  # before any wait: an interrupt may end the rest
         await self._end_parts()
         if self._is_real:
             collector.restore()
-        if self._watch is not None:
-            self._watch.end()
         if self.failure is not None:
             with suppress(TimeoutError):  # its lease is being released already
                 async with asyncio.timeout(seconds):

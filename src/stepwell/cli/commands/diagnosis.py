@@ -15,6 +15,7 @@ from stepwell.errors import StepwellError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepwell.advice import Advice
     from stepwell.stores.base.diagnosis import Finding, Remedy
 
 _BEFORE_OPENING = ("migrate", "reopen")  # remedies that opening the database for a command would apply
@@ -121,8 +122,14 @@ def _apply(settings: Settings, remedy: Remedy) -> str:
 
 
 def _body(finding: Finding) -> dict[str, Any]:
-    advice = [{"verb": one.verb.value, "target": one.target, "command": one.command} for one in finding.advice]
-    return {**finding._asdict(), "advice": advice}
+    examples = [
+        {**one._asdict(), "since": one.since.isoformat(), "advice": _advice(one.advice)} for one in finding.examples
+    ]
+    return {**finding._asdict(), "advice": [_advice(one) for one in finding.advice], "examples": examples}
+
+
+def _advice(one: Advice) -> dict[str, str]:
+    return {"verb": one.verb.value, "target": one.target, "command": one.command}
 
 
 def _print(out: Output, finding: Finding) -> None:

@@ -22,7 +22,8 @@ def migrate(settings: Settings, plan: bool) -> None:
     """Create or migrate the tables of a database, and install the functions of this release.
 
     Workers of the previous release may keep running. The migration is applied as a whole or not at all, and running it
-    again changes nothing. A SQLite file is also migrated by every command that writes to it.
+    again changes nothing. Functions of releases that no process uses any more are dropped. A SQLite file is also
+    migrated by every command that writes to it.
 
     \b
     Example:
@@ -36,6 +37,7 @@ def migrate(settings: Settings, plan: bool) -> None:
         "before": done.before,
         "after": done.after,
         "functions": done.functions,
+        "dropped": list(done.dropped),
         "is_done": done.is_change and not plan,
     }
     out = Output(settings)
@@ -53,5 +55,7 @@ def _words(done: Migrated, *, is_plan: bool, ascii: bool) -> Iterator[str]:
         yield f"  schema     {before}{done.after}"
     if done.functions:
         yield clean(f"  functions  {done.functions}")
+    for name in done.dropped:
+        yield clean(f"  dropped    {name}: no process uses that release")
     if is_plan:
         yield "  next       the same without --plan"

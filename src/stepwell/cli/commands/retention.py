@@ -28,6 +28,7 @@ _REASONS = {
     "changed": "a run of the tree was retried meanwhile",
 }
 _OUTCOMES = ("completed", "failed", "compensated", "cancelled", "continued")
+OUTCOMES_HELP = "Another time for one outcome, such as failed=90d. May be repeated."
 _SLOWER = 3  # while workers have runs, it pauses for this many times as long as its last step took
 _LOOKS_EVERY = 20  # steps
 
@@ -41,7 +42,7 @@ _LOOKS_EVERY = 20  # steps
     "keeps",
     multiple=True,
     metavar="OUTCOME=TIME",
-    help="Another time for one outcome, such as failed=90d. May be repeated.",
+    help=OUTCOMES_HELP,
 )
 @click.option("--workflow", "-w", "workflows", multiple=True, help="Only runs of this workflow. May be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only count what would be deleted.")
@@ -57,13 +58,14 @@ def prune(
     Example:
       stepwell prune --older 30d --keep failed=90d --dry-run
     """
-    retention = _retention(older, keeps, has_workflows=bool(workflows))
+    retention = read_retention(older, keeps, has_workflows=bool(workflows))
     report = ask(settings, lambda client: _prune(settings, client, retention, workflows, dry_run))
     out = Output(settings)
     out.one("stepwell.prune/1", asdict(report), run_ids=[], words=lambda: _words(report))
 
 
-def _retention(older: str | None, keeps: tuple[str, ...], *, has_workflows: bool) -> Retention | None:
+def read_retention(older: str | None, keeps: tuple[str, ...], *, has_workflows: bool) -> Retention | None:
+    """The retention that options say; None if they say none."""
     from stepwell.engine.retention import Retention
 
     if older is None and not keeps:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -15,12 +16,17 @@ from stepwell.cli.output import Output
 from stepwell.cli.settings import Settings, command
 from stepwell.cli.statuses import STATUSES
 from stepwell.cli.texts import clean, moment, shell_word
+from stepwell.model.retries import Retry
+from stepwell.model.starts import check_options
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
     from stepwell.engine.handles import Handle
     from stepwell.engine.views import RunView
     from stepwell.replay.workflows import Workflow
+
+
+T = TypeVar("T")
 
 
 class Begun(NamedTuple):
@@ -56,6 +62,11 @@ class Begun(NamedTuple):
     "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Carried to the runs it starts; may be repeated."
 )
 @click.option("--deadline", metavar="TIME", help="The run fails if it has not ended after this time.")
+@click.option(
+    "--retry",
+    metavar="POLICY",
+    help='Try the whole run again if it fails: "3", "forever", or "5,initial=1m,factor=2,max_delay=1h,jitter=0.1".',
+)
 @click.option("--max-suspend", metavar="TIME", help="The run fails if one wait takes longer than this.")
 @click.option(
     "--by", metavar="NAME", default=os_user, show_default="the OS user", help="Who starts it, stored with the run."
@@ -70,6 +81,7 @@ def start(
     tags: tuple[str, ...],
     attributes: tuple[str, ...],
     headers: tuple[str, ...],
+    retry: str | None,
     wait: bool,
     timeout: str | None,
     **options: Any,
@@ -88,6 +100,7 @@ def start(
     known = _load(settings)
     options["tags"] = dict(_pair(tag) for tag in tags)
     options["headers"] = dict(_pair(header) for header in headers)
+    options["retry"] = None if retry is None else _policy(retry)
     options["attributes"] = read_attributes(attributes)
 
     async def begin(client: Client) -> Begun:
@@ -114,6 +127,25 @@ def _load(settings: Settings) -> list[Workflow[Any, Any]] | None:
 def _pair(tag: str) -> tuple[str, str]:
     name, _, value = tag.partition("=")
     return name, value
+
+
+def _policy(text: str) -> Retry:
+    """A policy in one word, or with options after it."""
+    count, *pairs = (part.strip() for part in text.split(","))
+    numbers, times = ("factor", "jitter"), ("initial", "max_delay")
+    given: dict[str, Any] = {}
+    for name, value in map(_pair, pairs):
+        check_options([name], (*times, *numbers), "--retry")
+        given[name] = _number(value, name, float) if name in numbers else value
+    attempts = None if count == "forever" else _number(count, "the number of attempts", int)
+    return Retry(max_attempts=attempts, **given)
+
+
+def _number(text: str, what: str, kind: Callable[[str], T]) -> T:
+    try:
+        return kind(text)
+    except ValueError:
+        raise click.UsageError(f'--retry: {what} is {text!r}. Write "3", "forever", or "5,initial=1m".') from None
 
 
 async def _start(

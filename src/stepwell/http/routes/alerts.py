@@ -28,10 +28,13 @@ class AlertActBody(fields_of(AlertActView)):  # type: ignore[misc]
 
 
 class AlertPage(msgspec.Struct):
-    """Rules, newest first; `next` is the `after` of the next page, if there is one."""
+    """Rules, newest first; `next` is the `after` of the next page, if there is one. `notifiers` are the sinks of the
+    application of this server that want alerts; null: it has no application with alerts.
+    """
 
     alerts: list[AlertBody]
     next: str | None
+    notifiers: list[str] | None
 
 
 class ShownAlert(msgspec.Struct):
@@ -94,7 +97,8 @@ async def list_alerts(call: Call) -> Reply:
     query: AlertsQuery = call.query
     found = await call.services.engine.alerts.list(state=query.state, limit=query.limit + 1, after=query.after)
     page = found[: query.limit]
-    return Reply(AlertPage([_body(call, one) for one in page], page[-1].name if len(found) > len(page) else None))
+    following = page[-1].name if len(found) > len(page) else None
+    return Reply(AlertPage([_body(call, one) for one in page], following, _notifiers(call)))
 
 
 async def show(call: Call) -> Reply:
@@ -140,6 +144,11 @@ async def _act(call: Call, act: Any) -> Reply:
     changed = await act
     call.after = "changed" if changed else "unchanged"
     return Reply(AlertActedBody(call.path["alert"], changed))
+
+
+def _notifiers(call: Call) -> list[str] | None:
+    alerts = call.services.engine.alerts
+    return None if alerts.declared is None and not alerts.notifiers else list(alerts.notifiers)
 
 
 def _body(call: Call, alert: AlertView) -> AlertBody:

@@ -9,15 +9,17 @@ import msgspec
 from msgspec import Meta
 
 from stepwell.engine.bulk_verbs import check_options
-from stepwell.engine.bulks import NAMED_MAX, BulkView
+from stepwell.engine.bulks import NAMED_MAX, BulkItem, BulkView
+from stepwell.engine.views import RunView
 from stepwell.http.fields import KeyText, Limit
 from stepwell.http.idempotency import reserve
 from stepwell.http.operations import Call, FilterText, Operation, Reply, look, steer
 from stepwell.http.roles import Permission
 from stepwell.ids import SystemIds
+from stepwell.model.states import RunStatus
 
-_SAMPLE = 5
 Verb = Literal["cancel", "pause", "wake", "resume", "retry", "resume_rollback", "mark_undone", "rewind", "redrive"]
+Outcome = Literal["done", "before", "refused"]
 State = Literal["planned", "running", "aborting", "paused", "done", "aborted", "failed"]
 
 
@@ -31,8 +33,20 @@ class BulkIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     dry_run: bool = False
 
 
+class BulkSampleBody(msgspec.Struct):
+    """One of the runs that a planned act would find."""
+
+    run_id: str
+    key: str | None
+    workflow: str
+    version: int
+    status: RunStatus
+
+
 class BulkBody(msgspec.Struct):
-    """A bulk act. A planned one has no name, and a sample of the matching runs."""
+    """A bulk act. A planned one has no name; `statuses` counts the runs that it would find, and `samples` are some of
+    them.
+    """
 
     name: str | None
     run_id: str | None
@@ -47,6 +61,9 @@ class BulkBody(msgspec.Struct):
     began_at: datetime | None
     ended_at: datetime | None
     sample: list[str]
+    reason: str = ""
+    statuses: dict[str, int] = {}  # of the runs that a planned one would find
+    samples: list[BulkSampleBody] = []
 
 
 class BulkList(msgspec.Struct):
@@ -56,10 +73,13 @@ class BulkList(msgspec.Struct):
 
 
 class BulkItemBody(msgspec.Struct):
-    """The outcome for one run, and why it was refused."""
+    """The outcome for one run, and why it was refused. `key` and `workflow` are null if the run is gone."""
 
     run_id: str
-    outcome: Literal["done", "before", "refused"]
+    key: str | None
+    workflow: str | None
+    version: int | None
+    outcome: Outcome
     status: str
     why: str
 
@@ -78,8 +98,9 @@ class BulksQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ItemsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The outcomes after the first `after`."""
+    """The outcomes after the first `after`; only those of one kind, if it is given."""
 
+    outcome: Outcome | None = None
     limit: Limit = 100
     after: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
 
@@ -104,13 +125,27 @@ async def start(call: Call) -> Reply:
 
 
 async def _plan(call: Call, body: BulkIn) -> BulkBody:
-    engine = call.services.engine
-    if body.where is not None:
-        runs = [run.run_id for run in await engine.bulks.match(body.where)]
-    else:
-        runs = [run.run_id for run in await engine.runs.find_many(body.runs) if run is not None]
-    where, sample = body.where or "", runs[:_SAMPLE]
-    return BulkBody(None, None, body.verb, call.caller.name, where, "planned", len(runs), 0, 0, 0, None, None, sample)
+    found = await call.services.engine.bulks.preview(body.where, runs=body.runs)
+    samples = [
+        BulkSampleBody(run.run_id, run.key, run.workflow, run.version, RunStatus(run.status)) for run in found.sample
+    ]
+    return BulkBody(
+        None,
+        None,
+        body.verb,
+        call.caller.name,
+        body.where or "",
+        "planned",
+        found.matched,
+        0,
+        0,
+        0,
+        None,
+        None,
+        [run.run_id for run in samples],
+        statuses=dict(found.statuses),
+        samples=samples,
+    )
 
 
 async def list_bulks(call: Call) -> Reply:
@@ -125,10 +160,20 @@ async def show(call: Call) -> Reply:
 
 async def list_items(call: Call) -> Reply:
     """The outcome for each run."""
-    first, limit = call.query.after, call.query.limit
-    items = await call.services.engine.bulks.items(call.path["bulk"])
-    page = [BulkItemBody(one.run_id, one.outcome, one.status, one.why) for one in items[first : first + limit]]  # type: ignore[arg-type]
-    return Reply(BulkItemPage(page, first + limit if len(items) > first + limit else None))
+    query: ItemsQuery = call.query
+    engine, last = call.services.engine, query.after + query.limit
+    items = await engine.bulks.items(call.path["bulk"])
+    if query.outcome is not None:
+        items = [one for one in items if one.outcome == query.outcome]
+    page = items[query.after : last]
+    runs = await engine.runs.find_many([one.run_id for one in page])
+    bodies = [_item_body(one, run) for one, run in zip(page, runs, strict=True)]
+    return Reply(BulkItemPage(bodies, last if len(items) > last else None))
+
+
+def _item_body(item: BulkItem, run: RunView | None) -> BulkItemBody:
+    key, workflow, version = (None, None, None) if run is None else (run.key, run.workflow, run.version)
+    return BulkItemBody(item.run_id, key, workflow, version, item.outcome, item.status, item.why)  # type: ignore[arg-type]
 
 
 async def abort(call: Call) -> Reply:
@@ -156,6 +201,7 @@ def _body(call: Call, bulk: BulkView) -> BulkBody:
         bulk.began_at,
         bulk.ended_at,
         [],
+        bulk.reason,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec import Meta
 
 from stepwell.engine.dead_letters import HandledLetter, Letter, LettersActed
 from stepwell.engine.facts import facts_of
+from stepwell.errors import NotAllowedError
 from stepwell.http.fields import KeyText, Limit, Name, Text
 from stepwell.http.operations import HIDDEN, Call, Reply, look, steer
 from stepwell.http.schemas import audience_of, fields_of
@@ -16,10 +18,20 @@ from stepwell.http.schemas import audience_of, fields_of
 Kind = Literal["event", "signal", "poison", "history", "unserved", "hook"]
 Reason = Annotated[str, Meta(min_length=1, max_length=1_024)]
 _HANDLED_MAX = 100
+_ORIGINAL_MAX = 262_144  # bytes; `stepwell dlq show --raw` writes all of them
 
 
 class LetterBody(fields_of(Letter)):  # type: ignore[misc]
     """What could not be handled. `payload` is its content, as far as it can be shown."""
+
+
+class LetterOriginalBody(msgspec.Struct):
+    """The bytes of a letter as they were stored or received: `size` of them, the first ones in Base64."""
+
+    letter: str
+    size: int
+    base64: str
+    is_whole: bool
 
 
 class LetterPage(msgspec.Struct):
@@ -123,6 +135,21 @@ async def show(call: Call) -> Reply:
     return Reply(_body(call, await call.services.engine.dead_letters.get(call.path["letter"])))
 
 
+async def show_original(call: Call) -> Reply:
+    """The original bytes of a letter."""
+    letter = call.path["letter"]
+    if not call.caller.sees_payloads:
+        raise NotAllowedError(
+            "the original bytes of a letter are a payload",
+            where=letter,
+            why=f"{call.caller.name} may not see payloads",
+            fix="ask with a token that sees payloads",
+        )
+    original = (await call.services.engine.dead_letters.get(letter)).original
+    text = b64encode(original[:_ORIGINAL_MAX]).decode()
+    return Reply(LetterOriginalBody(letter, len(original), text, len(original) <= _ORIGINAL_MAX))
+
+
 async def retry(call: Call) -> Reply:
     """Retry a letter."""
     letters, letter = call.services.engine.dead_letters, call.path["letter"]
@@ -183,6 +210,13 @@ OPERATIONS = (
         WhichLettersIn,
     ),
     look("/dead-letters/{letter}", "show_letter", show, "One dead letter", {200: LetterBody}),
+    look(
+        "/dead-letters/{letter}/original",
+        "show_letter_original",
+        show_original,
+        "The original bytes of a dead letter",
+        {200: LetterOriginalBody},
+    ),
     steer("/dead-letters/{letter}/retry", "retry_letter", retry, "Retry a dead letter", LetterActedBody, LetterRetryIn),
     steer(
         "/dead-letters/{letter}/edit",

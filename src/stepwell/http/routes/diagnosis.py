@@ -10,17 +10,36 @@ from stepwell.advice import in_requests
 from stepwell.http.advice import AdviceBody, advice_bodies
 from stepwell.http.operations import Call, Reply, look, steer
 from stepwell.http.roles import Permission
+from stepwell.model.states import RunStatus
 from stepwell.stores.base.diagnosis import Finding, Remedy, Verdict, worst
 
 
 class DoctorQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`whole` also runs the checks that read the whole file and the whole audit."""
+    """`whole` also runs the checks that read the whole file and the whole audit; `store=false` leaves out all checks of
+    the store.
+    """
 
     whole: bool = False
+    store: bool = True
+
+
+class ExampleBody(msgspec.Struct):
+    """One of the runs that a finding is about: where it is and why, since when, and what to do about it."""
+
+    run_id: str
+    key: str | None
+    workflow: str
+    version: int
+    status: RunStatus
+    where: str
+    why: str
+    since: datetime
+    advice: AdviceBody
 
 
 class FindingBody(msgspec.Struct):
-    """What one check found. `filter` lists the runs that it is about, `runs` of them were counted.
+    """What one check found. `filter` lists the runs that it is about, `runs` of them were counted, and `examples` are
+    some of them.
 
     `remedy` is what `stepwell doctor --fix` would do about it.
     """
@@ -34,6 +53,7 @@ class FindingBody(msgspec.Struct):
     filter: str
     runs: int | None
     remedy: Remedy | None
+    examples: list[ExampleBody]
 
 
 class DoctorBody(msgspec.Struct):
@@ -59,7 +79,9 @@ class RecoveredBody(msgspec.Struct):
 
 async def examine(call: Call) -> Reply:
     """What is wrong with the store, and what needs a person."""
-    found = await call.services.engine.diagnosis.examine(is_quick=not call.query.whole)
+    query: DoctorQuery = call.query
+    diagnosis = call.services.engine.diagnosis
+    found = await (diagnosis.examine(is_quick=not query.whole) if query.store else diagnosis.examine_needs())
     shown = found.of_store if call.caller.may(Permission.STEER) else ()
     store, needs = ([_body(one) for one in findings] for findings in (shown, found.needs))
     return Reply(DoctorBody(worst((*shown, *found.needs)), found.checked_at, found.is_quick, store, needs))
@@ -68,7 +90,23 @@ async def examine(call: Call) -> Reply:
 def _body(one: Finding) -> FindingBody:
     fix = in_requests(one.advice) or one.fix
     advice = advice_bodies(one.advice)
-    return FindingBody(one.check, one.verdict, one.found, one.why, fix, advice, one.filter, one.runs, one.remedy)
+    examples = [
+        ExampleBody(
+            run.run_id,
+            run.key,
+            run.workflow,
+            run.version,
+            RunStatus(run.status),
+            run.where,
+            run.why,
+            run.since,
+            AdviceBody(**run.advice.as_http()),
+        )
+        for run in one.examples
+    ]
+    return FindingBody(
+        one.check, one.verdict, one.found, one.why, fix, advice, one.filter, one.runs, one.remedy, examples
+    )
 
 
 async def recover(call: Call) -> Reply:

@@ -7,10 +7,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepwell.engine.events import PastEventView
+from stepwell.engine.facts import facts_of
 from stepwell.http.fields import DurationText, Limit, Name
 from stepwell.http.idempotency import reserve
 from stepwell.http.operations import Call, Operation, Reply, look
 from stepwell.http.roles import Permission
+from stepwell.http.schemas import audience_of, fields_of
 
 
 class EventIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -53,6 +56,18 @@ class KeptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     limit: Limit = 100
 
 
+class PastEventBody(fields_of(PastEventView)):  # type: ignore[misc]
+    """An event that was published. `reached` is how many runs got it at once, or were started by it; `kept_until` is
+    null unless its topic keeps it now.
+    """
+
+
+class PastEventPage(msgspec.Struct):
+    """The latest events, newest first."""
+
+    events: list[PastEventBody]
+
+
 async def emit(call: Call) -> Reply:
     """Publish an event, once for each `Idempotency-Key`."""
     body: EventIn = call.body
@@ -83,6 +98,13 @@ async def list_kept(call: Call) -> Reply:
     )
 
 
+async def list_recent(call: Call) -> Reply:
+    """The latest events."""
+    found = await call.services.engine.events.list_recent(call.query.topic, limit=call.query.limit)
+    audience = audience_of(call)
+    return Reply(PastEventPage([PastEventBody(**facts_of(one, audience)) for one in found]))
+
+
 OPERATIONS = (
     Operation(
         method="POST",
@@ -94,6 +116,14 @@ OPERATIONS = (
         answers={202: EmittedBody},
         body=EventIn,
         takes_key=True,
+    ),
+    look(
+        "/events/recent",
+        "list_recent_events",
+        list_recent,
+        "The latest events, without their payloads",
+        {200: PastEventPage},
+        query=KeptQuery,
     ),
     look("/events", "list_kept_events", list_kept, "Events that topics keep", {200: KeptEventPage}, query=KeptQuery),
 )

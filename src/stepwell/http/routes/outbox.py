@@ -9,10 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from stepwell.advice import Advice, Verb
-from stepwell.engine.outbox import OwedEvent
+from stepwell.engine.facts import facts_of
+from stepwell.engine.outbox import OwedEvent, SinkView
 from stepwell.errors import NotFoundError
 from stepwell.http.fields import Limit, Name
 from stepwell.http.operations import Call, Reply, look, steer
+from stepwell.http.schemas import audience_of, fields_of
 
 
 class OutboxQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -62,6 +64,23 @@ class SentBody(msgspec.Struct):
 
     event_id: str
     sinks: int
+
+
+class SinkUseBody(fields_of(SinkView)):  # type: ignore[misc]
+    """What one sink is owed; `dead` counts its dead letters."""
+
+
+class SinkList(msgspec.Struct):
+    """Sinks that are owed something, by name."""
+
+    sinks: list[SinkUseBody]
+
+
+async def list_sinks(call: Call) -> Reply:
+    """What each sink is owed."""
+    audience = audience_of(call)
+    found = await call.services.engine.outbox.sinks()
+    return Reply(SinkList([SinkUseBody(**facts_of(one, audience)) for one in found]))
 
 
 async def list_pending(call: Call) -> Reply:
@@ -125,6 +144,7 @@ def _sent(call: Call, event: str, count: int) -> SentBody:
 
 OPERATIONS = (
     look("/outbox", "list_outbox", list_pending, "Events that are not sent yet", {200: OutboxPage}, query=OutboxQuery),
+    look("/outbox/sinks", "list_sinks", list_sinks, "What each sink is owed", {200: SinkList}),
     look("/outbox/dead", "list_dead_letters", list_dead, "Dead letters", {200: OutboxPage}, query=OutboxQuery),
     steer("/outbox/{event}/replay", "replay_event", replay, "Send a dead letter again", SentBody, SinkBody),
     steer("/outbox/{event}/drop", "drop_event", drop, "Drop an event that was not sent", SentBody, SinkBody),

@@ -113,6 +113,13 @@ class TickList(msgspec.Struct):
     ticks: list[TickBody]
 
 
+class TimesBody(msgspec.Struct):
+    """Times in words, and their ticks, the earliest first."""
+
+    when: str
+    ticks: list[TickBody]
+
+
 class PreviewList(msgspec.Struct):
     """Ticks, the earliest first."""
 
@@ -320,8 +327,10 @@ async def list_next(call: Call) -> Reply:
 
 async def list_next_of(call: Call) -> Reply:
     """The next ticks of times that are no schedule yet."""
-    found = await call.services.engine.schedules.next_of(call.query.count, **_times(call.query))
-    return Reply(TickList([TickBody(**facts_of(one, audience_of(call))) for one in found]))
+    schedules, times = call.services.engine.schedules, _times(call.query)
+    found = await schedules.next_of(call.query.count, **times)
+    ticks = [TickBody(**facts_of(one, audience_of(call))) for one in found]
+    return Reply(TimesBody(schedules.words_of(**times), ticks))
 
 
 async def preview(call: Call) -> Reply:
@@ -428,7 +437,7 @@ OPERATIONS = (
         "list_next_ticks_of_times",
         list_next_of,
         "The next ticks of times that are no schedule yet",
-        {200: TickList},
+        {200: TimesBody},
         query=TimesQuery,
     ),
 )

@@ -23,6 +23,7 @@ from stepwell.http.routes.workflows import versions_of
 from stepwell.http.schemas import RunBody, run_body
 from stepwell.ids import RunId, SystemIds
 from stepwell.model.attributes import TITLE_MAX
+from stepwell.model.retries import Retry
 from stepwell.model.states import TERMINAL, RunStatus
 from stepwell.nearest import nearest
 
@@ -45,6 +46,23 @@ class TypedAttribute(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return self.time
 
 
+class RetryBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How often the whole run is tried, and how long to wait in between: as `Retry` in Python. `max_attempts: null` is
+    without a limit.
+    """
+
+    max_attempts: Annotated[int, Meta(ge=1)] | None = 3
+    initial: DurationText = "100ms"
+    factor: Annotated[float, Meta(ge=1)] = 2.0
+    max_delay: DurationText = "30s"
+    jitter: Annotated[float, Meta(ge=0)] = 0.1
+
+    @property
+    def policy(self) -> Retry:
+        """The policy. Raises `InvalidOptionError`."""
+        return Retry(**msgspec.structs.asdict(self))
+
+
 class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What to start, and how."""
 
@@ -61,6 +79,7 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     attributes: dict[str, str | bool | int | float | TypedAttribute] = {}
     title: Annotated[str, Meta(min_length=1, max_length=TITLE_MAX)] | None = None
     headers: dict[str, str] = {}
+    retry: RetryBody | None = None
 
 
 class StartedBody(msgspec.Struct):
@@ -94,6 +113,7 @@ async def start(call: Call) -> Reply:
         },
         "title": body.title,
         "headers": body.headers,
+        "retry": None if body.retry is None else body.retry.policy,
         "by": call.caller.name.strip(),
     }
     key = call.headers.get("idempotency-key")

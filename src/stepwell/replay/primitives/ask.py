@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -43,16 +44,18 @@ class Asking:
         """The answer. Raises what `Context.ask` promises."""
         turn, question = scope.turn, self.question
         path = turn.journal.names.text(location)
+        send: Callable[[NewRun], None] | None = None
         if entry is None:
             # First: it must fail at the same point of the code in a replay.
             stored = encode_payload(turn.codec, self.signal, self.payload, target=self.target)
             message = SignalMessage(self.target, question.name, stored, asks=True, if_missing="drop")
 
-            def send(child: NewRun) -> None:
+            def tell(child: NewRun) -> None:
                 event_id = EventId(ASKED_BY_RUN + child.run_id)
                 turn.journal.emit(Emit(event_id, message_name(message), path, encode_message(message), turn.now))
 
-        found = await run_child(scope, location, entry, _ASK, question, _START, send if entry is None else None)
+            send = tell
+        found = await run_child(scope, location, entry, _ASK, question, _START, send)
         answer = msgspec.convert(found, Answer)
         match answer.kind:
             case "given":

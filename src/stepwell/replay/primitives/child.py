@@ -17,6 +17,8 @@ from stepwell.model.entries import Entry
 from stepwell.model.failures import decode_failure, encode_failure, record_failure
 from stepwell.model.headers import read_headers
 from stepwell.model.locations import Location, check_name
+from stepwell.model.retries import Retry
+from stepwell.model.run_retries import read_retry
 from stepwell.model.runs import ChildOutcome, NewRun, Parent, normal_key
 from stepwell.model.starts import FOREVER, Deadline, check_options, check_priority, positive, read_deadline
 from stepwell.model.states import EntryKind, EntryStatus, RunStatus, WaitKind
@@ -48,6 +50,7 @@ class StartOptions(TypedDict, total=False):
     max_suspend: Duration | None
     version: int
     headers: Mapping[str, str]
+    retry: Retry | Mapping[str, Any] | None
 
 
 class SpawnOptions(StartOptions, total=False):
@@ -87,6 +90,7 @@ class ChildStart:
     max_suspend: Duration | None = None
     version: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    retry: Retry | Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any], verb: str) -> ChildStart:
@@ -362,6 +366,7 @@ def new_child(
         started_by=turn.run.started_by,
         attributes=read_attributes(options.attributes, path) if options.attributes else (),
         headers=encode_headers(turn.codec, headers, workflow=child.name, run_id=run_id),
+        retry=None if options.retry is None else read_retry(options.retry, path),
     )
 
 

@@ -239,7 +239,7 @@ def _own_copy(turn: Turn, location: Location, number: int, signal: Signal) -> by
             turn.codec,
             signal.payload,
             name=signal.name,
-            targets=lambda target: _means(target, turn.run),
+            targets=lambda target: is_meant(target, turn.run),
             to=lambda: turn.place(location, "the signal", field=_field(number)),
         )
     except StoreError as error:
@@ -250,7 +250,7 @@ def _field(number: int) -> str:
     return f"signal {number}"
 
 
-def _means(target: str, run: Run) -> bool:
+def is_meant(target: str, run: Run) -> bool:
     """Whether a target means this run, or a run that it continues."""
     if target in (run.run_id, run.key):
         return True

@@ -80,7 +80,7 @@ def publish_on(
         name, hint = topic_of(topic)
     if deliver not in get_args(Deliver):
         raise InvalidOptionError(f"deliver is {deliver!r}", where=f"topic {name}", fix='"all" or "one"')
-    kept = retention(retain)
+    kept = read_retention(retain)
 
     def make(turn: Turn, event_id: EventId) -> Message:
         value = payload
@@ -92,7 +92,7 @@ def publish_on(
     return name, make
 
 
-def retention(retain: Duration | bool | None) -> Span | None:
+def read_retention(retain: Duration | bool | None) -> Span | None:
     """How long a topic keeps an event; None if it does not."""
     if retain is None or retain is False:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -34,10 +35,25 @@ class Remedy(StrEnum):
     PROTECT = "protect"  # let only the owner read the file
 
 
+class Example(NamedTuple):
+    """One of the runs that a finding is about: where it is and why, since when, and what to do about it."""
+
+    run_id: str
+    key: str | None
+    workflow: str
+    version: int
+    status: str
+    where: str
+    why: str
+    since: datetime
+    advice: Advice
+
+
 class Finding(NamedTuple):
     """What one check found. A finding that is not OK has a reason and a fix.
 
-    `filter` lists the runs that it is about, and `runs` is how many they are, as far as they were counted.
+    `filter` lists the runs that it is about, `runs` is how many they are, as far as they were counted, and `examples`
+    are some of them.
     """
 
     check: str
@@ -49,6 +65,7 @@ class Finding(NamedTuple):
     advice: tuple[Advice, ...] = ()  # the fix as data, if it is something that stepwell can do
     filter: str = ""
     runs: int | None = None
+    examples: tuple[Example, ...] = ()
 
 
 class Diagnosis(Protocol):
@@ -78,11 +95,12 @@ def warning(
     remedy: Remedy | None = None,
     filter: str = "",
     runs: int | None = None,
+    examples: tuple[Example, ...] = (),
 ) -> Finding:
     """A finding that an operator should know."""
     advice = advice_of(fix)
     words = fix if isinstance(fix, str) else in_commands(advice)
-    return Finding(check, Verdict.WARN, found, why, words, remedy, advice, filter, runs)
+    return Finding(check, Verdict.WARN, found, why, words, remedy, advice, filter, runs, examples)
 
 
 def failure(check: str, found: str, *, why: str, fix: str, remedy: Remedy | None = None) -> Finding:
@@ -201,6 +219,18 @@ def judge_size(size: int, runs: int, recent: int, recent_max: int, free: int | N
         f"{found}; the disk will be full in about {free / daily:,.0f} days",
         why="without space nothing can be recorded, so no run continues",
         fix="free some space, or move to a larger disk: stepwell move",
+    )
+
+
+def judge_blobs(leaked: int) -> Finding:
+    """Judge how many large payloads nothing refers to, although they were last used two days ago or earlier."""
+    if not leaked:
+        return fine("blobs", "something refers to every large payload, or it is new")
+    return warning(
+        "blobs",
+        f"nothing refers to {leaked:,} large payload{'s' if leaked > 1 else ''} any more",
+        why="their runs were erased or pruned, and no worker has cleaned up since",
+        fix="start a worker of an App with a retention, or: stepwell prune --older 30d",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from stepwell.clock import Instant, Span
-from stepwell.ids import RunId
+from stepwell.ids import EventId, RunId
 from stepwell.model.entries import Attempt, Entry, Progress
 from stepwell.model.locations import Location
 from stepwell.model.runs import Run
@@ -98,6 +98,28 @@ class TopicUse(NamedTuple):
     last_at: Instant | None  # of them
 
 
+class PastEvent(NamedTuple):
+    """An event that was published, without its payload, as long as its id is remembered."""
+
+    event_id: EventId
+    topic: str
+    deliver: str
+    published_at: Instant
+    reached: int  # runs that got it when it was published, or were started by it
+    kept_until: Instant | None  # for later waits; None if the topic does not keep it now
+
+
+class SinkUse(NamedTuple):
+    """What one sink is owed."""
+
+    sink: str
+    pending: int
+    failing: int  # of them: they failed at least once
+    dead: int
+    oldest_at: Instant | None  # when the oldest pending event was emitted
+    failure: str  # the last one of the newest event that failed; empty if none did
+
+
 class WaitGroup(NamedTuple):
     """Runs of one workflow that wait for the same signal or topic."""
 
@@ -170,6 +192,14 @@ class OverviewStore(Protocol):
         """The topics of open waits, of kept events and of the latest events, by name. At most `limit` rows of each are
         counted.
         """
+        ...
+
+    async def list_past_events(self, topic: str | None, *, limit: int, scan_max: int) -> list[PastEvent]:
+        """The latest events of a topic, or of all, newest first. At most `scan_max` events are looked at."""
+        ...
+
+    async def tally_owed(self, *, limit: int) -> list[SinkUse]:
+        """What each sink is owed, by its name. At most `limit` events are counted, the oldest."""
         ...
 
     async def tally_waits(self, *, limit: int) -> list[WaitGroup]:

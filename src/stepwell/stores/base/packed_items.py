@@ -54,6 +54,7 @@ class PackedSignal(NamedTuple):
     sent_at: Instant
     asks: bool
     refused: str | None
+    refused_by: str  # the incarnation of the worker that refused it
     reply: PackedReply | None
 
 

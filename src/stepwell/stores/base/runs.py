@@ -88,6 +88,8 @@ class RunStore(Protocol):
         commit released the run or ended it (until the run is claimed again).
         While the run is `running` and its deadline has passed: `End(completed)` and `End(continued)` answer EXPIRED and
         nothing is written.
+        `End(completed, unread_above=n)` answers UNREAD and writes nothing while signals with numbers above n wait to be
+        read, as `Verdict.UNREAD` says; signals that the commit consumes or refuses do not count.
         While the run has a `hold`, every commit is applied as usual and answers `held` true; but Park, Release and
         Pause leave it `paused` with `wake_at` None and is_awake false, a rollback or an end clears the hold, and the
         successor of `continued` is created `paused` with the same hold.

@@ -18,6 +18,7 @@ from stepwell.stores.base.runs import RunStore
 from stepwell.stores.base.signals import SignalStore
 from stepwell.stores.base.transactions import TransactionStore
 from stepwell.stores.base.transfers import TransferStore
+from stepwell.stores.base.upkeep import Upkeep
 from stepwell.stores.base.views import ViewStore
 from stepwell.stores.base.wakeups import Wakeups
 from stepwell.stores.base.workers import WorkerStore
@@ -91,6 +92,10 @@ class Store(Protocol):
 
     def diagnosis(self) -> Diagnosis | None:
         """An examination of this database, over a connection of its own; None if it exists only in this process."""
+        ...
+
+    def upkeep(self) -> Upkeep | None:
+        """Measures and cleans this database, over a connection of its own; None if it exists only in this process."""
         ...
 
     async def open(self) -> None:

@@ -60,7 +60,7 @@ class UnreadSignal(NamedTuple):
     status: RunStatus  # of the run
     reason: str  # of a refusal; empty if the run ended
     signal: Signal
-    refused_by: str = ""  # the incarnation of the worker that refused it; not kept by a move to another store
+    refused_by: str = ""  # the incarnation of the worker that refused it
 
 
 class Audit(NamedTuple):

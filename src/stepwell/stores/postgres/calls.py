@@ -45,6 +45,8 @@ from stepwell.stores.base.overviews import (
     Movement,
     Outline,
     Passage,
+    PastEvent,
+    SinkUse,
     Standing,
     Summary,
     TopicUse,
@@ -479,6 +481,8 @@ COUNT_CREATED: Call[Histogram] = reading("count_created", "jsonb bigint bigint b
 LIST_STANDINGS: Call[list[Standing]] = reading("list_standings", "jsonb bigint", list[Standing])
 LIST_MOVEMENT: Call[Movement] = reading("list_movement", "bigint jsonb bigint", Movement)
 LIST_TOPICS: Call[list[TopicUse]] = reading("list_topics", "bigint", list[TopicUse])
+LIST_PAST_EVENTS: Call[list[PastEvent]] = reading("list_past_events", "text bigint bigint", list[PastEvent])
+TALLY_OWED: Call[list[SinkUse]] = reading("tally_owed", "bigint", list[SinkUse])
 TALLY_WAITS: Call[list[WaitGroup]] = reading("tally_waits", "bigint", list[WaitGroup])
 FIND_UNDELIVERED: Call[Undelivered | None] = reading("find_undelivered", "bigint", Undelivered | None)
 READ_OUTLINE: Call[Outline | None] = reading("read_outline", "text", Outline | None)
@@ -513,6 +517,7 @@ def created_claimed(new: NewRun, owner: Incarnation, at: Instant) -> Created:
         title=new.title,
         started_by=new.started_by,
         headers=new.headers,
+        retry=new.retry,
         attributes=new.attributes,
     )
     return Created(new.run_id, is_new=True, claimed=Claimed(run, Inbox(), is_fresh=True))

@@ -140,6 +140,7 @@ _ELSEWHERE: Final = {
     "title": "p.title",
     "started_by": "p.started_by",
     "headers": "{f}.b64(p.headers)",
+    "retry": "p.retry",
     "attributes": "coalesce((select json_agg(json_build_array(a.name, a.value, a.shown) order by a.name)"
     " from {t}.attributes as a where a.run = r.id), '[]')",
     "parent": "case when r.parent is not null"

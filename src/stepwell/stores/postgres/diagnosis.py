@@ -24,6 +24,7 @@ from stepwell.stores.base.diagnosis import (
     ids_between,
     judge_audit,
     judge_backlog,
+    judge_blobs,
     judge_errors,
     judge_orphans,
     judge_served,
@@ -46,6 +47,7 @@ _CLOCK_MAX = Span(SECOND)
 _IN_USE_MAX = 0.8
 _DUE_MAX = 1_000
 _RECENT_MAX = 100_000
+_LEAKED_AFTER = 2 * DAY
 _DEAD_ROWS_MIN = 100_000
 _RIGHTS_NAMED_MAX = 3
 
@@ -372,6 +374,13 @@ def check_size(target: Target) -> Finding:
     return judge_size(size, max(runs, recent), recent, _RECENT_MAX, None)
 
 
+def check_blobs(target: Target) -> Finding:
+    """Whether large payloads are left that nothing refers to."""
+    [(now,)] = target.ask("clock")
+    [(found,)] = target.ask("unused_blobs", before=now - _LEAKED_AFTER)
+    return judge_blobs(len(json.loads(found)))
+
+
 def check_served(target: Target) -> Finding:
     """Whether live workers serve the due runs."""
     [(unserved, has_workers)] = target.ask("unserved")
@@ -405,5 +414,6 @@ _TABLE_CHECKS = (
     check_served,
     check_dead_rows,
     check_size,
+    check_blobs,
 )
-_SLOW_CHECKS = (check_audit,)  # it reads the whole audit
+_SLOW_CHECKS = (check_audit, check_blobs)  # they read the whole audit, and all values

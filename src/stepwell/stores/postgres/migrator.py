@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,7 +13,7 @@ from stepwell.ids import random_bytes
 from stepwell.stores.base.migrations import Migrated
 from stepwell.stores.postgres.faults import to_store_error
 from stepwell.stores.postgres.sessions import open_connection
-from stepwell.stores.postgres.texts import FUNCTIONS, MIGRATIONS, functions_schema, quoted, render
+from stepwell.stores.postgres.texts import FUNCTIONS, MIGRATIONS, SQL, USE_LOCK, functions_schema, quoted, render
 from stepwell.stores.postgres.urls import parse_address
 from stepwell.stores.sql.migrations import pending_migrations
 
@@ -110,10 +111,43 @@ def migrate(url: str, *, is_plan: bool) -> Migrated:
         check_server(connection, address.where)
         found = inspect(connection, address.schema, address.where)
         describe_missing(found, address.where)  # raises for a newer schema
+        dropped: tuple[str, ...] = ()
         if not is_plan:
             prepare(connection, address.schema, address.where)
+            dropped = drop_unused(connection, address.schema, address.where)
     functions = "" if found.has_functions else functions_schema(address.schema)
-    return Migrated(address.where, found.version, MIGRATIONS[-1].number, functions)
+    return Migrated(address.where, found.version, MIGRATIONS[-1].number, functions, dropped)
+
+
+def drop_unused(connection: DriverConnection, schema: str, where: str) -> tuple[str, ...]:
+    """Drop functions that were installed before those of this release, and that no live worker and no session uses;
+    returns the names of their schemas.
+
+    What belongs to another role stays. Behind a pooler, only workers show which release they use.
+    """
+    named = {"own": functions_schema(schema), "pattern": f"^{re.escape(schema)}_[0-9a-f]{{10}}$"}
+    dropped: list[str] = []
+    try:
+        for name, is_used in connection.execute(
+            render(SQL["upkeep.other_releases"], schema).encode(), named
+        ).fetchall():
+            if not is_used and _drop(connection, name):
+                dropped.append(name)
+    except psycopg.Error as error:
+        raise to_store_error(error, where) from error
+    return tuple(dropped)
+
+
+def _drop(connection: DriverConnection, name: str) -> bool:
+    try:
+        with connection.transaction():
+            row = connection.execute("select pg_try_advisory_xact_lock(%s, hashtext(%s))", (USE_LOCK, name)).fetchone()
+            if row is None or not row[0]:
+                return False  # a session uses it
+            connection.execute(f"drop schema {quoted(name)} cascade".encode())
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName):
+        return False
+    return True
 
 
 def check_server(connection: DriverConnection, where: str) -> None:
@@ -164,6 +198,10 @@ def _migrate(connection: DriverConnection, schema: str, found: SchemaState, wher
     if not found.has_functions:
         connection.execute(f"create schema {quoted(functions_schema(schema))}".encode())
         connection.execute(render(FUNCTIONS, schema).encode())
+        # When they were installed. Only older ones are dropped: workers of newer ones may be about to start.
+        row = connection.execute("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").fetchone()
+        assert row is not None
+        connection.execute(f"comment on schema {quoted(functions_schema(schema))} is '{row[0]:d}'".encode())
 
 
 def _foreign(schema: str, where: str, why: str) -> ForeignFileError:

@@ -11,6 +11,8 @@ from stepwell.stores.base.overviews import (
     Movement,
     Outline,
     Passage,
+    PastEvent,
+    SinkUse,
     Standing,
     Summary,
     TopicUse,
@@ -47,6 +49,12 @@ class PostgresOverviews:
 
     async def list_topics(self, *, limit: int) -> list[TopicUse]:
         return await self._read(calls.LIST_TOPICS, limit)
+
+    async def list_past_events(self, topic: str | None, *, limit: int, scan_max: int) -> list[PastEvent]:
+        return await self._read(calls.LIST_PAST_EVENTS, topic, limit, scan_max)
+
+    async def tally_owed(self, *, limit: int) -> list[SinkUse]:
+        return await self._read(calls.TALLY_OWED, limit)
 
     async def tally_waits(self, *, limit: int) -> list[WaitGroup]:
         groups = await self._read(calls.TALLY_WAITS, limit)

@@ -12,6 +12,7 @@ from stepwell.errors import InvalidOptionError, StepwellError, StoreUnavailableE
 from stepwell.stores.postgres.connections import Connection, TimeoutConnection
 from stepwell.stores.postgres.faults import unavailable
 from stepwell.stores.postgres.refusals import refused
+from stepwell.stores.postgres.texts import USE_LOCK, functions_schema
 from stepwell.stores.postgres.urls import Address
 
 # The settings of every session.
@@ -121,13 +122,15 @@ def is_pooled(driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], ba
 def _setup_query(address: Address, driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bytes:
     """Ask for the process number and default isolation of the server, and configure the session, in one round trip.
 
-    Behind a pooler nothing is configured: it would affect the next user of the session.
+    The session also shows, by a lock that nothing waits for, that it uses the functions of this release. Behind a
+    pooler nothing is configured: it would affect the next user of the session.
     """
     isolation = {} if address.isolation is None else {"default_transaction_isolation": address.isolation}
     settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in (_SETTINGS | isolation).items())
+    use = f"pg_advisory_lock_shared({USE_LOCK}, hashtext('{functions_schema(address.schema)}'))"
     return (
         "select pg_backend_pid(), current_setting('default_transaction_isolation'),"
-        f" case when pg_backend_pid() = {driver.pgconn.backend_pid} then concat({settings}) end"
+        f" case when pg_backend_pid() = {driver.pgconn.backend_pid} then concat({settings}, {use}) end"
     ).encode()
 
 

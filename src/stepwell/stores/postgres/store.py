@@ -27,6 +27,7 @@ from stepwell.model.workers import Claimant, NewWorker, Renewed, Worker
 from stepwell.stores.base.diagnosis import Diagnosis
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
+from stepwell.stores.base.upkeep import Upkeep
 from stepwell.stores.postgres import calls
 from stepwell.stores.postgres.blobs import PostgresBlobs
 from stepwell.stores.postgres.commits import apply
@@ -97,6 +98,12 @@ class PostgresStore:
         from stepwell.stores.postgres.diagnosis import PostgresDiagnosis
 
         return PostgresDiagnosis(self._environment, self._url)
+
+    def upkeep(self) -> Upkeep | None:
+        """See `Store.upkeep`."""
+        from stepwell.stores.postgres.upkeep import PostgresUpkeep
+
+        return PostgresUpkeep(self._environment, self._url)
 
     async def open(self) -> None:
         """Connect, and create or migrate what is missing."""

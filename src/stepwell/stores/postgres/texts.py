@@ -48,6 +48,7 @@ FUNCTIONS: Final = resolve(
 )
 # The functions of a release are in a schema of their own, named by their digest. So workers of two releases can share
 # the tables, and neither changes the functions of the other.
+USE_LOCK: Final = 1398034262  # the class of the advisory locks that sessions hold on the functions they use
 DIGEST: Final = hashlib.sha256(FUNCTIONS.encode()).hexdigest()[:10]
 
 

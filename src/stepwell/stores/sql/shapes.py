@@ -23,7 +23,7 @@ def is_finish(commit: Commit) -> bool:
     move = commit.move
     if not isinstance(move, End) or move.status is not RunStatus.COMPLETED or move.failure is not None:
         return False
-    return not commit.waits and move.successor is None and _is_lean(commit)
+    return not commit.waits and move.successor is None and move.unread_above is None and _is_lean(commit)
 
 
 def is_park(commit: Commit) -> bool:

@@ -20,7 +20,7 @@ from stepwell.model.runs import Run
 # Fields in other tables; the run's row refers to them.
 _ELSEWHERE: Final = (
     *("workflow", "version", "priority", "owner"),
-    *("input", "output", "failure", "tags", "title", "started_by", "headers", "attributes"),
+    *("input", "output", "failure", "tags", "title", "started_by", "headers", "retry", "attributes"),
 )
 _OWN: Final = tuple(name for name in Run._fields if name not in _ELSEWHERE)
 # `parent` and `previous` are ids in the row; the other parts of both come last.

@@ -24,6 +24,7 @@ from stepwell.stores.base.diagnosis import (
     ids_between,
     judge_audit,
     judge_backlog,
+    judge_blobs,
     judge_clock,
     judge_errors,
     judge_orphans,
@@ -38,6 +39,7 @@ from stepwell.stores.base.transfers import sealed
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, identify, is_shared_file, open_reader
 from stepwell.stores.sqlite.database import read_state
 from stepwell.stores.sqlite.faults import translated
+from stepwell.stores.sqlite.retention import unused_blobs
 from stepwell.stores.sqlite.texts import MIGRATIONS, SQL
 from stepwell.stores.sqlite.transaction import row_of, rows_of
 from stepwell.stores.sqlite.transitions.ledger import read_head
@@ -49,6 +51,7 @@ _MEBIBYTE = 1_048_576
 _FREE_BYTES_MIN, _FREE_BYTES_FEW = 50 * _MEBIBYTE, 500 * _MEBIBYTE
 _DUE_MAX = 1_000
 _RECENT_MAX = 100_000
+_LEAKED_AFTER = 2 * DAY
 _FIXED_IN = (3, 51, 3)  # earlier versions lose pages if two processes write and checkpoint at once
 
 
@@ -282,6 +285,11 @@ def check_size(target: Target) -> Finding:
     return judge_size(size, runs, recent, _RECENT_MAX, shutil.disk_usage(target.file.parent).free)
 
 
+def check_blobs(target: Target) -> Finding:
+    """Whether large payloads are left that nothing refers to."""
+    return judge_blobs(len(unused_blobs(target.connection, Instant(target.now - _LEAKED_AFTER))))
+
+
 def _first(target: Target, statement: str, **parameters: Any) -> Any:
     row = row_of(target.connection, f"diagnosis.{statement}", **parameters)
     assert row is not None
@@ -301,5 +309,6 @@ _TABLE_CHECKS = (
     check_served,
     check_clock,
     check_size,
+    check_blobs,
 )
-_SLOW_CHECKS = (check_integrity, check_audit)  # they read the whole file, and the whole audit
+_SLOW_CHECKS = (check_integrity, check_audit, check_blobs)  # they read the whole file, the audit, and all values

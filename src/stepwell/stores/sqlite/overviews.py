@@ -25,6 +25,8 @@ from stepwell.stores.base.overviews import (
     Movement,
     Outline,
     Passage,
+    PastEvent,
+    SinkUse,
     Standing,
     State,
     Summary,
@@ -88,6 +90,15 @@ class SqliteOverviews:
 
     async def list_topics(self, *, limit: int) -> list[TopicUse]:
         return await self._runner.read(partial(_list_topics, now=self._now(), limit=limit), is_large=True)
+
+    async def list_past_events(self, topic: str | None, *, limit: int, scan_max: int) -> list[PastEvent]:
+        asked = {"topic": topic, "limit": limit, "scan_max": scan_max, "now": self._now()}
+        rows = await self._runner.read(lambda c: rows_of(c, "overviews.list_past_events", **asked), is_large=True)
+        return [PastEvent(*row) for row in rows]
+
+    async def tally_owed(self, *, limit: int) -> list[SinkUse]:
+        rows = await self._runner.read(lambda c: rows_of(c, "overviews.tally_owed", limit=limit), is_large=True)
+        return [SinkUse(*row) for row in rows]
 
     async def tally_waits(self, *, limit: int) -> list[WaitGroup]:
         rows = await self._runner.read(lambda c: rows_of(c, "overviews.tally_waits", limit=limit), is_large=True)

@@ -201,9 +201,9 @@ def to_packed_event(row: Row) -> PackedEvent:
 
 def to_packed_signal(row: Row) -> PackedSignal:
     """A signal from its row, with the reply if there is one."""
-    number, signal_id, run_id, key, name, dedup_key, payload, sent_at, asks, refused, status, value, at = row
+    number, signal_id, run_id, key, name, dedup_key, payload, sent_at, asks, refused, by, status, value, at = row
     reply = None if status is None else PackedReply(ReplyStatus(status), value, at)
-    what = (name, dedup_key, payload, sent_at, bool(asks), refused)
+    what = (name, dedup_key, payload, sent_at, bool(asks), refused, by)
     return PackedSignal(number, signal_id, run_id, key, *what, reply)
 
 

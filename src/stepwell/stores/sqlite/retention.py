@@ -55,7 +55,7 @@ class SqliteRetention:
         return await self._runner.read(lambda c: row_of(c, "retention.has_old_blobs", before=before)) is not None
 
     async def sweep_blobs(self, *, before: Instant, slack: int) -> int:
-        unused = await self._runner.read(lambda c: _unused(c, before), is_large=True)
+        unused = await self._runner.read(lambda c: unused_blobs(c, before), is_large=True)
         if not unused:
             return 0
         return await self._runner.write(
@@ -79,7 +79,7 @@ def _facts(row: Row) -> RunFacts:
     )
 
 
-def _unused(connection: apsw.Connection, before: Instant) -> set[str]:
+def unused_blobs(connection: apsw.Connection, before: Instant) -> set[str]:
     """The old payloads to which no row refers."""
     old = {digest.hex() for (digest,) in connection.execute(SQL["retention.list_old_blobs"], {"before": before})}
     if old:

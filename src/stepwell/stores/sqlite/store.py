@@ -29,6 +29,7 @@ from stepwell.stores.base.encryption import plaintext_refused
 from stepwell.stores.base.outbox import Batch
 from stepwell.stores.base.store import Capabilities
 from stepwell.stores.base.transactions import Performed, Work
+from stepwell.stores.base.upkeep import Upkeep
 from stepwell.stores.sqlite.blobs import read_blob
 from stepwell.stores.sqlite.caller_transactions import enqueue
 from stepwell.stores.sqlite.connections import SYNCHRONOUS, Synchronous
@@ -124,6 +125,14 @@ class SqliteStore:
         if self._runner.database.is_memory:
             return None
         return SqliteDiagnosis(self._environment, Path(self._runner.database.path), is_shared=self._is_shared)
+
+    def upkeep(self) -> Upkeep | None:
+        """See `Store.upkeep`."""
+        from stepwell.stores.sqlite.upkeep import SqliteUpkeep
+
+        if self._runner.database.is_memory:
+            return None
+        return SqliteUpkeep(self._environment, Path(self._runner.database.path))
 
     async def open(self) -> None:
         """Open the file, and create or migrate what is missing."""

@@ -46,6 +46,7 @@ EVERYTHING = [
     "served",
     "dead_rows",
     "size",
+    "blobs",
 ]
 
 

@@ -371,6 +371,24 @@ async def test_with_many_closed_records_every_call_uses_its_indexes_even_without
         assert {table for _, table in pool.sequential if table.startswith("record")} == set()
 
 
+async def test_a_session_that_began_with_no_records_finds_them_by_their_ids(url: str, opened: Opened) -> None:
+    store = await opened(url)
+    tasks = [NewRecord("task", f"t{n}", "open", b"", labels=("a",)) for n in range(100)]
+    await store.records.change([RecordChange(f"c{one.record_id}", 0, one, (NewRecordEvent("made"),)) for one in tasks])
+    for one in tasks:
+        ended = one._replace(state="done", is_open=False)
+        await store.records.change([RecordChange(f"d{one.record_id}", 1, ended, (NewRecordEvent("done"),))])
+    await store.close()
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "select indexrelname, idx_tup_read from pg_stat_user_indexes where relname = 'records' and idx_scan > 0"
+        )
+        read: dict[str, int] = dict(rows.fetchall())
+    assert read.keys() <= {"records_pkey", "records_kind_record_id_key"}
+    assert 0 < read["records_kind_record_id_key"] < 1_000
+
+
 # --- rows in place ---
 
 

@@ -37,6 +37,7 @@ EVERYTHING = [
     "served",
     "clock",
     "size",
+    "blobs",
 ]
 
 

@@ -68,6 +68,7 @@ def test_a_page_of_a_run_reads_no_other_run() -> None:
         ("records.list_states", "COVERING INDEX stepwell_records_state (kind=? AND is_open=? AND state>?)"),
         ("records.find_made", "PRIMARY KEY (record=?)"),
         ("records.mark_labels", "PRIMARY KEY (kind=? AND label=? AND is_open=? AND record=?)"),
+        ("records.mark_label", "PRIMARY KEY (kind=? AND label=? AND is_open=? AND record=?)"),
         ("runs.find_family", "INDEX stepwell_records_closing (run=?)"),
         ("runs.finish_known", "INDEX stepwell_records_closing (run=?)"),
     ],

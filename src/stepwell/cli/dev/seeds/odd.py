@@ -68,7 +68,7 @@ async def odd_texts(ctx: Context, given: dict[str, Any]) -> Any:
     log = ctx.stream("<b>log")
     for text in HOSTILE:
         await log.append(text)
-    await ctx.step(STEP, step(undoable, repeat=True), given)
+    await ctx.step(STEP, undoable, given)
     await ctx.emit("odd.event", {"text": MARKUP, "escapes": ESCAPES})
     if given.get("fails"):
         await ctx.step(f"{STEP} fails", fail_with, given["fails"])
@@ -131,4 +131,15 @@ async def retried_steps(ctx: Context, calls: int) -> str:
     return await ctx.step("flaky", flaky, calls)
 
 
-ODD_WORKFLOWS: Final = (odd_texts, large_values, deep_tree, many_children, one_part, retried_steps)
+async def eat_memory(file: str) -> None:
+    """Take more memory than its worker has, so that the machine ends the worker."""
+    await asyncio.sleep(3_600)
+
+
+@workflow
+async def unpack_archive(ctx: Context, file: str) -> None:
+    """Kills every worker that takes it."""
+    await ctx.step("unpack", eat_memory, file)
+
+
+ODD_WORKFLOWS: Final = (odd_texts, large_values, deep_tree, many_children, one_part, retried_steps, unpack_archive)

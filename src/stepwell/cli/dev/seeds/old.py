@@ -33,3 +33,14 @@ async def supplier_onboarding_1(ctx: Context, supplier: str) -> str:
     """No worker serves this version any more."""
     await ctx.sleep("first week", "7d")
     return supplier
+
+
+@workflow
+async def stock_take(ctx: Context, shelf: str) -> str:
+    """Count what is on a shelf. The newer code no longer has it, but a schedule still starts it."""
+    return await ctx.step("count", count_shelf, shelf)
+
+
+async def count_shelf(shelf: str) -> str:
+    """Count a shelf."""
+    return f"{len(shelf)} on {shelf}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from stepwell import (
     App,
@@ -18,9 +18,11 @@ from stepwell import (
     StepContext,
     Trigger,
     WaitTimeout,
+    cron,
     step,
     workflow,
 )
+from stepwell.care import Alert, Retention
 from stepwell.cli.dev.seeds.odd import ODD_WORKFLOWS
 from stepwell.cli.dev.seeds.sinks import SINKS
 
@@ -190,7 +192,10 @@ async def parse_row(row: dict[str, Any]) -> float:
     return round(float(row["net"]) * float(row["vat"]), 2)
 
 
-@workflow(version=2)
+_NIGHTLY: Final = cron("0 6 * * *", tz="Europe/Berlin", input=[{"net": 100}], jitter="30s", window="1h", name="nightly")
+
+
+@workflow(version=2, schedule=_NIGHTLY)
 async def nightly_report(ctx: Context, rows: list[dict[str, Any]]) -> float:
     """Add up what was sold."""
     taxes = await ctx.map("load", lambda inner, row: inner.step("parse", parse_row, row), rows)
@@ -253,9 +258,9 @@ async def close_books(ctx: Context, month: str) -> int:
 async def supplier_onboarding(ctx: Context, supplier: str) -> int:
     """Wait for the documents of a supplier, and remind it."""
     for _ in range(3):
-        await ctx.emit("mail.reminder", {"to": supplier}, repeat=True)
+        await ctx.emit("mail.reminder", {"to": supplier})
         try:
-            message = await ctx.receive(DOCUMENTS, timeout="3d", repeat=True)
+            message = await ctx.receive(DOCUMENTS, timeout="3d")
         except WaitTimeout:
             continue
         return len(message.payload.files)
@@ -295,7 +300,7 @@ async def research_agent(ctx: Context, question: str) -> str:
     words = ctx.stream("answer")
     for turn in range(6):
         ctx.state["progress"] = round(turn / 6, 2)
-        thought = await ctx.step("think", step(think, repeat=True), question, turn)
+        thought = await ctx.step("think", think, question, turn)
         for word in thought.split():
             await words.append(f"{word} ")
     ctx.state["progress"] = 1.0
@@ -396,6 +401,20 @@ TRIGGERS = (
     Trigger("supplier.offered", start=supplier_onboarding, input="name"),
 )
 
+ALERTS = (
+    Alert("orders fail", order_fulfilment, count=3, within="3d"),
+    Alert("reports fail in a row", nightly_report, consecutive=4),
+    Alert("nobody works", oldest_ready="15m"),
+    Alert("nothing moves", stalled="14d"),
+)
+RETENTION = Retention(
+    completed="30d",
+    failed="90d",
+    compensated="90d",
+    cancelled="30d",
+    workflows={"order_fulfilment": Retention("400d"), "poll_orders": Retention("2d", continued="1d")},
+)
+
 app = App(
     workflows=[
         order_fulfilment,
@@ -418,5 +437,7 @@ app = App(
     ],
     sinks=SINKS,
     triggers=TRIGGERS,
+    alerts=ALERTS,
+    retention=RETENTION,
     offload="database",
 )

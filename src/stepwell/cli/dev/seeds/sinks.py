@@ -6,7 +6,7 @@ from typing import Final
 
 from stepwell import Fatal, Retry
 from stepwell.sinks import EmittedEvent, handler
-from stepwell.sinks.base import Sink
+from stepwell.sinks.base import ALERTS, Sink
 
 
 async def accept(event: EmittedEvent) -> None:
@@ -33,5 +33,6 @@ SINKS: Final[tuple[Sink, ...]] = (
         name="mail",
         retry=Retry(max_attempts=99, initial="12h", factor=1.0, max_delay="12h"),
     ),
-    handler(reject, events="odd.*", name="chat <i>hook"),
+    handler(accept, events=f"{ALERTS}*", name="pager"),
+    handler(reject, events=("odd.*", f"{ALERTS}*"), name="chat <i>hook"),
 )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any, Final
 
+from stepwell.care import Alert
 from stepwell.cli.dev.seeds import odd
 from stepwell.cli.dev.seeds.old import (
     order_fulfilment_6,
     order_fulfilment_7,
     price_update_before,
+    stock_take,
     supplier_onboarding_1,
 )
 from stepwell.cli.dev.seeds.shop import TRIGGERS, Decision, Documents, Line, Order, Packed, Trouble, app, settle_week
 from stepwell.cli.dev.seeds.world import World
-from stepwell.clock import DAY, SECOND, Instant, Span
+from stepwell.clock import DAY, SECOND, Instant, Span, to_datetime
+from stepwell.config import WorkerSettings
 from stepwell.engine.triggers import Trigger
+from stepwell.errors import InvalidInputError
 from stepwell.model.ledger import NewAct
 from stepwell.wiring import Engine
 
@@ -40,7 +45,8 @@ _CUSTOMERS: Final = (
 )
 _OLD_TRIGGER: Final = Trigger("month.closed", start=settle_week, input="month")  # the newer code has it no more
 _PRODUCED: Final = tuple(each for each in app.workflows if each.name != "price_update")
-_EARLIER: Final = (*_PRODUCED, order_fulfilment_7, order_fulfilment_6, price_update_before, supplier_onboarding_1)
+_OLD: Final = (order_fulfilment_7, order_fulfilment_6, price_update_before, stock_take, supplier_onboarding_1)
+_EARLIER: Final = (*_PRODUCED, *_OLD)
 
 
 class Story:
@@ -62,6 +68,8 @@ class Story:
             await _odd_data(client, world)
             await _acts(client, world)
         await second.close()
+        await _letters(world)
+        await _watched(world)
         await world.reach(Instant(began + LASTS - 10 * MINUTE))
         last = await world.start("w-9", app.workflows, (), lease="10s")
         async with _client(world, app.workflows) as client:
@@ -107,6 +115,7 @@ def _said(order: Order, number: int) -> dict[str, Any]:
 
 async def _early_days(client: Engine, world: World, began: Instant) -> None:
     """Six days of orders by the code of version 7."""
+    await _schedules(client)
     await client.start("export_customers", "eu", key="export-eu-2211")
     await client.start("supplier_onboarding", "Nord AB", key="onb-0118")
     await client.start("trial_reminder", "شركة النور", key="trial-ab81")
@@ -135,11 +144,37 @@ async def _early_days(client: Engine, world: World, began: Instant) -> None:
     await world.pass_time("30m")
 
 
+# --- what time starts ---
+
+
+async def _schedules(client: Engine) -> None:
+    """Schedules that people made, when the shop opened."""
+    care = client.schedules
+    await care.create("partner orders", workflow="retried_steps", every="6h", offset="10m", input=2, by="ann")
+    await care.create("prices", workflow="price_update", every="12h", input="apac", by="ann")
+    await care.create("shelf count", workflow="stock_take", cron="30 2 * * *", input="{{fire_date}}", by="bo")
+    evening: dict[str, Any] = {"cron": "0 22 L * *", "timezone": "Europe/Berlin", "input": "{{fire_date}}"}
+    await care.create("month end", workflow="close_books", **evening)
+    given = {"text": odd.MARKUP, "more": odd.FORMULA}
+    await care.create(odd.ARABIC, workflow=odd.odd_texts.name, cron="0 0 29 2 *", timezone="Asia/Tokyo", input=given)
+
+
+async def _later_schedules(client: Engine, world: World) -> None:
+    """What became of them: one differs from the code, one is paused, one is due once, and one has no workflow."""
+    care, began = client.schedules, world.clock.now()
+    rows = [{"net": 100, "vat": 0.19}, {"net": 40, "vat": 0.07}]
+    await care.update("nightly", input=rows, jitter="2m", by="ann")
+    await care.pause("month end", by="bo", reason="the auditors are in the house until December")
+    once = to_datetime(Instant(began + 40 * DAY)).replace(minute=0, second=0, microsecond=0)
+    await care.create("year's letter", workflow="trial_reminder", at=once, input="all investors", by="mia")
+
+
 # --- after it ---
 
 
 async def _late_days(client: Engine, world: World, began: Instant, rows: int) -> None:
     """Two days by the code of version 8, with the cases that a person has to look at."""
+    await _later_schedules(client, world)
     for name in ("prices-eu", "prices-us"):
         await client.signal(name, "release", "monday")  # what they recorded does not fit the code any more
     number = 4720
@@ -249,6 +284,54 @@ async def _acts(client: Engine, world: World) -> None:
         await client.ledger.note(NewAct(request, who, act, target, "asked"))
         await client.ledger.note(NewAct(request, who, act, target, outcome))
     await world.pass_time("10m")
+
+
+# --- what could not be handled, and what is watched ---
+
+
+async def _letters(world: World) -> None:
+    """A run that kills its workers, one whose record is damaged, and a message that did not fit."""
+    async with _client(world, app.workflows) as client:
+        await client.start("unpack_archive", "catalogue-2026.zip", key="unpack-1", priority=9)
+        damaged = await client.runs.get("odd-waiting")
+        message = json.dumps({"supplier": 17, "files": odd.MARKUP}).encode()
+        wrong = InvalidInputError("the payload of signal 'documents' does not fit Documents: $.files is not a list")
+        await client.dead_letters.keep_hook("supplier portal", "msg-0118", message, wrong)
+        await client.dead_letters.keep_hook("supplier portal", "msg-0119", b"\xff\xfe not JSON", wrong)
+    for number in range(WorkerSettings().completed().stalls_max):
+        machine = await world.start(f"w-{4 + number}", [odd.unpack_archive], lease="10s")
+        await world.pass_time("2s")
+        machine.die()
+        await world.pass_time("20s")
+    world.damage(damaged.run_id)
+    rescuer = await world.start("w-8", [odd.unpack_archive, odd.odd_texts], app.sinks)
+    async with _client(world, app.workflows) as client:
+        await client.signal("odd-waiting", "<b>signal", {"text": odd.MARKUP})
+        await world.pass_time("2m")
+        await _handled(client)
+    await rescuer.close()
+
+
+async def _handled(client: Engine) -> None:
+    """Letters that people have handled."""
+    events = await client.dead_letters.list("event", limit=3)
+    await client.dead_letters.drop(events[0].letter, "the shop has sent it again", by="bo")
+    await client.dead_letters.retry(events[1].letter, by="ann")
+    await client.dead_letters.drop("hook-msg-0119", odd.MARKUP, by=odd.IMAGE)
+
+
+async def _watched(world: World) -> None:
+    """The rules fire; people know of one of them, mute another and test a third."""
+    watcher = await world.start("w-7", (), app.sinks, alerts=app.alerts)
+    await world.pass_time("40s")
+    async with _client(world, ()) as client:
+        await client.alerts.acknowledge("rollback incomplete", by="ann", note="the stock API is down, ticket 4711")
+        await client.alerts.mute("nobody works", "30d", by="bo", note="no worker at night")
+        await client.alerts.create(Alert("contacts fail", "sync_contacts", failed=True), by="bo")
+        await client.alerts.test("reports fail in a row", by="ann")
+        await world.pass_time("1m")
+        await client.retention.note_backup("/backups/shop-monday.db", 48_210_944)
+    await watcher.close()
 
 
 # --- now ---

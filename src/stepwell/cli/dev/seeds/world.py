@@ -8,8 +8,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
+
 from stepwell.clock import SECOND, Instant, Span, span
 from stepwell.config import WorkerSettings
+from stepwell.engine.alert_rules import Alert
 from stepwell.engine.triggers import Trigger
 from stepwell.replay.workflows import Workflow
 from stepwell.sinks.base import Sink
@@ -21,6 +24,10 @@ from stepwell.virtual.processes import VirtualProcess
 from stepwell.wiring import Engine
 
 FOREVER: Final = "36500d"
+_DAMAGE: Final = """
+update stepwell_entries set value = x'6aff00'
+where kind = 's' and run = (select id from stepwell_runs where run_id = ?)
+"""
 
 
 class Machine:
@@ -45,6 +52,7 @@ class World:
     def __init__(self, file: Path, began_at: Instant) -> None:
         self.clock = ManualClock(began_at)
         self.loop = VirtualLoop(self.clock)
+        self._file = file
         self._database = InlineSqlite(file)
         self._ids = counted_ids(self.clock)
 
@@ -71,6 +79,7 @@ class World:
         sinks: Iterable[Sink] = (),
         triggers: Iterable[Trigger] = (),
         *,
+        alerts: Iterable[Alert] | None = None,
         worker: bool = True,
         lease: str = FOREVER,
     ) -> Machine:
@@ -85,6 +94,7 @@ class World:
             environment=process.environment,
             sinks=sinks,
             triggers=triggers,
+            alerts=alerts,
             offload="database",
         )
         await process.executor.spawn(engine.open(), name=f"{name} opens")
@@ -97,6 +107,12 @@ class World:
     async def reach(self, moment: Instant) -> None:
         """Let time pass until a moment."""
         await asyncio.sleep(max(0.0, Span(moment - self.clock.now()) / SECOND))
+
+    def damage(self, run_id: str) -> None:
+        """Damage what is recorded of a run, as a broken disk does."""
+        connection = apsw.Connection(str(self._file))
+        connection.execute(_DAMAGE, (run_id,))
+        connection.close()
 
     def _process(self, name: str) -> VirtualProcess:
         lane = self.loop.add_lane(name)

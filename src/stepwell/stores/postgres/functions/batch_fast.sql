@@ -31,7 +31,7 @@ begin
             nextval(v_numbers) as id, place, new->>{NewRun.run_id} as run_id, new->>{NewRun.workflow} as workflow,
             (new->>{NewRun.version})::bigint as version, {f}.unb64(new->>{NewRun.input}) as input,
             (new->{NewRun.tags})::json as tags, new->>{NewRun.title} as title, new->>{NewRun.started_by} as started_by,
-            {f}.unb64(new->>{NewRun.headers}) as headers,
+            {f}.unb64(new->>{NewRun.headers}) as headers, new->>{NewRun.retry} as retry,
             (new->>{NewRun.deadline_at})::bigint as deadline_at,
                 (new->>{NewRun.max_suspend})::bigint as max_suspend,
             (new->>{NewRun.discards})::boolean as discards
@@ -66,8 +66,8 @@ begin
         insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from planned order by id
     ),
     paid as (
-        insert into {t}.payloads (run, input, tags, title, started_by, headers)
-        select id, input, tags, title, started_by, headers from planned order by id
+        insert into {t}.payloads (run, input, tags, title, started_by, headers, retry)
+        select id, input, tags, title, started_by, headers, retry from planned order by id
     )
     select bool_and(is_claimed), string_agg('["ready",' || to_json(run_id)::text || '],', '') filter (where not is_claimed)
     into v_is_claimed, v_ready

@@ -379,6 +379,24 @@ begin
     return null;
 end $$;
 
+-- Whether a run leaves signals that it could still read: those that came after it began (all of them, for the first of
+-- a chain), or any, if it has received some.
+create function {f}.leaves_unread(p_run bigint, c jsonb) returns boolean language sql volatile as $$
+    select coalesce(bool_or(r.generation = 1 or s.sent_at > r.created_at), false)
+        or count(*) > 0 and (
+            jsonb_array_length(c->{Commit.consumed}) > 0
+            or exists (select 1 from {t}.signals as read where read.run = p_run and read.payload is null)
+        )
+    from {t}.signals as s
+    join {t}.runs as r on r.id = s.run
+    where s.run = p_run and s.payload is not null and s.refused is null and left(s.name, 1) <> '~'
+        and s.number > (c->{Commit.move}->>{End.unread_above})::bigint
+        and not c->{Commit.consumed} @> to_jsonb(s.number)
+        and s.number not in (
+            select (one->>{Refusal.number})::bigint from jsonb_array_elements(c->{Commit.refused}) as one
+        )
+$$;
+
 -- Returns [run_id, revision] of the plain commits that were applied, [run_id, revision, is_awake] of the simple moves,
 -- and one answer for each other commit, including plain ones and simple moves that turned out not to be simple.
 create function {f}.apply(
@@ -448,6 +466,10 @@ begin
         v_move := c->{Commit.move}->>{Move.kind};
         if v_move is not null then
             perform {f}.check_move(r.status, c->{Commit.move});
+        end if;
+        if v_move = 'end' and c->{Commit.move}->>{End.unread_above} is not null and {f}.leaves_unread(r.id, c) then
+            v_applied := v_applied || '["unread"],';
+            continue;
         end if;
         if jsonb_array_length(c->{Commit.names}) > 0 then
             perform {f}.append_names(r.id, c->{Commit.names});

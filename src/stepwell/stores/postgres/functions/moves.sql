@@ -20,7 +20,7 @@ begin
     v_allowed := case p_status
         when 'running' then v_to in ('completed', 'failed', 'cancelled', 'continued')
         when 'cancelling' then v_to = 'cancelled'
-        when 'compensating' then v_to in ('compensated', 'cancelled', 'failed', 'compensation_failed')
+        when 'compensating' then v_to in ('compensated', 'cancelled', 'failed', 'compensation_failed', 'continued')
         else false
     end;
     if not v_allowed then

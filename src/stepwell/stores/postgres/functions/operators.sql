@@ -168,7 +168,7 @@ begin
         return false;
     end if;
     update {t}.heads set last_seq = last_seq + 1, revision = revision + 1 where run = p_run returning last_seq into v_seq;
-    insert into {t}.entries (run, {Entry.*}) values (p_run, v_seq, v_undo, 'u', 'd', 'jnull'::bytea, p_now, 0, 0, null);
+    insert into {t}.entries (run, {Entry.*}) values (p_run, v_seq, v_undo, 'u', 'd', 'jnull'::bytea, p_now, 0, 0, null, null);
     return true;
 end $$;
 

@@ -210,6 +210,55 @@ begin
     );
 end $$;
 
+-- The inner limit holds also for a topic with few events.
+create function {f}.list_past_events(
+    p_now bigint, p_seen bigint, p_topic text, p_limit bigint, p_scan_max bigint
+) returns text
+language plpgsql stable as $$
+declare
+    v_now bigint := {f}.peek_clock(p_now, p_seen);
+begin
+    return (
+        select coalesce(
+            json_agg(
+                json_build_array(event_id, topic, deliver, published_at, reached, kept_until) order by number desc
+            ),
+            '[]'
+        )::text
+        from (
+            select *
+            from (
+                select
+                    e.number, e.event_id, e.topic, e.deliver, e.published_at, e.reached,
+                    case when not e.is_taken and e.kept_until > v_now then e.kept_until end as kept_until
+                from {t}.events as e
+                order by e.number desc
+                limit p_scan_max
+            ) as latest
+            where p_topic is null or topic = p_topic
+            order by number desc
+            limit p_limit
+        ) as found
+    );
+end $$;
+
+create function {f}.tally_owed(p_now bigint, p_seen bigint, p_limit bigint) returns text language sql stable as $$
+    select coalesce(
+        json_agg(json_build_array(sink, pending, failing, dead, oldest_at, failure) order by sink collate "C"), '[]'
+    )::text
+    from (
+        select
+            sink,
+            count(*) filter (where died_at is null) as pending,
+            count(*) filter (where died_at is null and failure <> '') as failing,
+            count(*) filter (where died_at is not null) as dead,
+            min(at) filter (where died_at is null) as oldest_at,
+            coalesce((array_agg(failure order by number desc) filter (where failure <> ''))[1], '') as failure
+        from (select o.number, o.sink, o.died_at, o.failure, o.at from {t}.outbox as o order by o.number limit p_limit) as owed
+        group by sink
+    ) as sinks
+$$;
+
 -- A wait for an event that has come has no topic any more.
 create function {f}.tally_waits(p_now bigint, p_seen bigint, p_limit bigint) returns text language sql stable as $$
     select coalesce(json_agg(json_build_array(kind, names, workflow, version, runs, next_due_at, example)), '[]')::text

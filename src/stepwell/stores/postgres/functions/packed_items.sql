@@ -66,7 +66,7 @@ $$;
 create function {f}.packed_signal(p_number bigint) returns json language sql stable as $$
     select json_build_array(
         s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, {f}.b64(s.payload), s.sent_at, s.asks,
-        case when s.payload is not null then s.refused end,
+        case when s.payload is not null then s.refused end, case when s.payload is not null then s.refused_by else '' end,
         case when p.number is not null then json_build_array(p.status, {f}.b64(p.value), p.at) end
     )
     from {t}.signals as s
@@ -309,13 +309,13 @@ create function {f}.add_events(p_items jsonb) returns void language sql volatile
 $$;
 
 create function {f}.add_signals(p_items jsonb) returns void language sql volatile as $$
-    insert into {t}.signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused)
+    insert into {t}.signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused, refused_by)
     overriding system value
     select
         (one->>{PackedSignal.number})::bigint, one->>{PackedSignal.signal_id}, r.id, one->>{PackedSignal.key},
             one->>{PackedSignal.name}, one->>{PackedSignal.dedup_key}, {f}.unb64(one->>{PackedSignal.payload}),
             (one->>{PackedSignal.sent_at})::bigint,
-        (one->>{PackedSignal.asks})::boolean, one->>{PackedSignal.refused}
+        (one->>{PackedSignal.asks})::boolean, one->>{PackedSignal.refused}, one->>{PackedSignal.refused_by}
     from jsonb_array_elements(p_items) as one left join {t}.runs as r on r.run_id = one->>{PackedSignal.run_id};
     insert into {t}.replies (number, status, value, at)
     select (one->>{PackedSignal.number})::bigint, one->{PackedSignal.reply}->>{PackedReply.status},
@@ -374,11 +374,11 @@ begin
     select run, (item->>{PackedRun.applied})::bigint, (item->{PackedRun.run}->>{Run.revision})::bigint,
         (item->{PackedRun.run}->>{Run.last_seq})::bigint, (item->{PackedRun.run}->>{Run.stalls})::bigint
     from {f}.arrived(p_items);
-    insert into {t}.payloads (run, input, output, failure, tags, title, started_by, headers)
+    insert into {t}.payloads (run, input, output, failure, tags, title, started_by, headers, retry)
     select run, {f}.unb64(item->{PackedRun.run}->>{Run.input}), {f}.unb64(item->{PackedRun.run}->>{Run.output}),
         {f}.unb64(item->{PackedRun.run}->>{Run.failure}), (item->{PackedRun.run}->{Run.tags})::json,
         item->{PackedRun.run}->>{Run.title}, item->{PackedRun.run}->>{Run.started_by},
-        {f}.unb64(item->{PackedRun.run}->>{Run.headers})
+        {f}.unb64(item->{PackedRun.run}->>{Run.headers}), item->{PackedRun.run}->>{Run.retry}
     from {f}.arrived(p_items);
     perform {f}.set_attributes(run, item->{PackedRun.run}->>{Run.run_id}, item->{PackedRun.run}->{Run.attributes})
     from {f}.arrived(p_items);

@@ -5,6 +5,8 @@
 -- change that signals the run, and a cancel wait for each other in one order.
 --
 -- What every change does is in plpgsql, whose plans a session keeps; a function in SQL is planned in each transaction.
+-- A record is found by two variables. By two expressions, of which each costs something, the index of all records of a kind
+-- seems cheaper while the table is empty; and a session that began then would keep that plan.
 
 -- --- rows ---
 
@@ -65,28 +67,27 @@ create function {f}.insert_record(
     p_now bigint, p_record jsonb, p_run bigint, p_location bytea, p_events jsonb, p_change_id text
 ) returns void language plpgsql volatile as $$
 declare
+    v_kind text := p_record->>{NewRecord.kind};
+    v_record_id text := p_record->>{NewRecord.record_id};
     v_due_at bigint := case
         when (p_record->>{NewRecord.is_open})::boolean then (p_record->>{NewRecord.due_at})::bigint
     end;
     v_number bigint;
 begin
-    if exists (
-        select 1 from {t}.records
-        where kind = p_record->>{NewRecord.kind} and record_id = p_record->>{NewRecord.record_id}
-    ) then
+    if exists (select 1 from {t}.records where kind = v_kind and record_id = v_record_id) then
         return;
     end if;
     insert into {t}.records (
         kind, record_id, version, state, labels, due_at, is_open, end_state, run, location, body, created_at, updated_at
     )
     values (
-        p_record->>{NewRecord.kind}, p_record->>{NewRecord.record_id}, 1, p_record->>{NewRecord.state},
+        v_kind, v_record_id, 1, p_record->>{NewRecord.state},
         array(select jsonb_array_elements_text(p_record->{NewRecord.labels})), v_due_at, (p_record->>{NewRecord.is_open})::boolean,
         p_record->>{NewRecord.end_state}, p_run, p_location, {f}.unb64(p_record->>{NewRecord.body}), p_now, p_now
     )
     returning number into v_number;
     if p_record->{NewRecord.labels} <> '[]' then
-        perform {f}.enter_labels(v_number, p_record->>{NewRecord.kind}, p_record->{NewRecord.labels},
+        perform {f}.enter_labels(v_number, v_kind, p_record->{NewRecord.labels},
             (p_record->>{NewRecord.is_open})::boolean, p_record->>{NewRecord.state}, v_due_at);
     end if;
     perform {f}.append_record_events(p_now, v_number, 1, p_events, p_change_id);
@@ -197,11 +198,15 @@ end $$;
 create function {f}.close_records(p_now bigint, p_run bigint, p_closed jsonb) returns void language plpgsql volatile as $$
 declare
     one jsonb;
+    v_kind text;
+    v_record_id text;
     v_number bigint;
 begin
     for one in select o from jsonb_array_elements(p_closed) as o loop
+        v_kind := one->>{RecordClosing.kind};
+        v_record_id := one->>{RecordClosing.record_id};
         select number into v_number from {t}.records
-        where kind = one->>{RecordClosing.kind} and record_id = one->>{RecordClosing.record_id} and run = p_run and is_open;
+        where kind = v_kind and record_id = v_record_id and run = p_run and is_open;
         if found then
             perform {f}.close_record(
                 p_now, v_number, one->>{RecordClosing.state}, jsonb_build_array(one->{RecordClosing.event})
@@ -342,16 +347,16 @@ end $$;
 -- Lock everything that these changes write, in the common order.
 create function {f}.lock_changes(p_changes jsonb) returns void language plpgsql volatile as $$
 declare
+    v_first jsonb := p_changes->0->{RecordChange.record};
+    v_kind text := v_first->>{NewRecord.kind};
+    v_record_id text := v_first->>{NewRecord.record_id};
     v_replaced bigint[] := '{}';
 begin
     if p_changes @? '$[*][{RecordChange.signals}, {RecordChange.starts}][*]' then
         v_replaced := {f}.lock_consequences(p_changes);
     end if;
     if jsonb_array_length(p_changes) = 1 and (p_changes->0->>{RecordChange.expected})::bigint > 0 and v_replaced = '{}' then
-        perform 1 from {t}.records
-        where kind = p_changes->0->{RecordChange.record}->>{NewRecord.kind}
-            and record_id = p_changes->0->{RecordChange.record}->>{NewRecord.record_id}
-        for no key update;
+        perform 1 from {t}.records where kind = v_kind and record_id = v_record_id for no key update;
         return;
     end if;
     perform {f}.lock_records(
@@ -440,17 +445,27 @@ begin
     return false;
 end $$;
 
--- Write the record of a change. The outcome is null if it is written; else it is the answer.
-create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile as $$
+-- Write the record of a change. The outcome is null if it is written; else it is the answer. Its plans are made once: the
+-- server believes that a plan for a few known labels is better, and would plan every change again, which takes longer than
+-- the change.
+create function {f}.write_change(p_now bigint, c jsonb) returns text language plpgsql volatile
+set plan_cache_mode = force_generic_plan as $$
 declare
     v_new jsonb := c->{RecordChange.record};
-    v_due_at bigint := case when (v_new->>{NewRecord.is_open})::boolean then (v_new->>{NewRecord.due_at})::bigint end;
+    v_kind text := v_new->>{NewRecord.kind};
+    v_record_id text := v_new->>{NewRecord.record_id};
+    v_is_open boolean := (v_new->>{NewRecord.is_open})::boolean;
+    v_due_at bigint := case when v_is_open then (v_new->>{NewRecord.due_at})::bigint end;
     v_expected bigint := (c->>{RecordChange.expected})::bigint;
-    v_labels text[] := array(select jsonb_array_elements_text(v_new->{NewRecord.labels}));
+    v_labels text[];  -- null: those that it has
+    v_none text;
     r record;
 begin
-    select number, version, state, labels, is_open, due_at into r
-    from {t}.records where kind = v_new->>{NewRecord.kind} and record_id = v_new->>{NewRecord.record_id};
+    select number, version, state, labels, is_open, due_at, greatest(p_now, updated_at) as now,
+        to_jsonb(labels) = v_new->{NewRecord.labels} as has_same_labels
+    into r
+    from {t}.records where kind = v_kind and record_id = v_record_id
+    for no key update;
     if r.version > v_expected then
         if {f}.has_changed(r.number, v_expected, c->>{RecordChange.change_id}) then
             return '["changed",' || (v_expected + 1) || ',[],[],[]]';
@@ -461,27 +476,30 @@ begin
     elsif r.number is null then
         perform {f}.insert_record(p_now, v_new, null, null, c->{RecordChange.events}, c->>{RecordChange.change_id});
         return null;
-    end if;
-    update {t}.records
-    set version = v_expected + 1, state = v_new->>{NewRecord.state}, labels = v_labels, due_at = v_due_at,
-        is_open = (v_new->>{NewRecord.is_open})::boolean, end_state = v_new->>{NewRecord.end_state},
-        body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = greatest(p_now, updated_at)
-    where number = r.number;
-    if r.labels <> v_labels then
+    elsif not r.has_same_labels then
+        v_labels := {f}.texts(v_new->{NewRecord.labels});
         delete from {t}.record_labels
-        where kind = v_new->>{NewRecord.kind} and label = any (r.labels) and is_open = r.is_open and number = r.number;
-        perform {f}.enter_labels(r.number, v_new->>{NewRecord.kind}, v_new->{NewRecord.labels},
-            (v_new->>{NewRecord.is_open})::boolean, v_new->>{NewRecord.state}, v_due_at);
-    elsif cardinality(v_labels) > 0 then
-        update {t}.record_labels
-        set is_open = (v_new->>{NewRecord.is_open})::boolean, state = v_new->>{NewRecord.state}, due_at = v_due_at
-        where kind = v_new->>{NewRecord.kind} and label = any (v_labels) and is_open = r.is_open and number = r.number
-            and (is_open, state, due_at)
-                is distinct from ((v_new->>{NewRecord.is_open})::boolean, v_new->>{NewRecord.state}, v_due_at);
+        where kind = v_kind and label = any (r.labels) and is_open = r.is_open and number = r.number;
+        perform {f}.enter_labels(
+            r.number, v_kind, v_new->{NewRecord.labels}, v_is_open, v_new->>{NewRecord.state}, v_due_at
+        );
     end if;
-    perform {f}.append_record_events(
-        p_now, r.number, v_expected + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
-    );
+    with written as (
+        update {t}.records
+        set version = v_expected + 1, state = v_new->>{NewRecord.state}, labels = coalesce(v_labels, labels),
+            due_at = v_due_at, is_open = v_is_open, end_state = v_new->>{NewRecord.end_state},
+            body = {f}.unb64(v_new->>{NewRecord.body}), updated_at = r.now
+        where number = r.number
+    )
+    update {t}.record_labels
+    set is_open = v_is_open, state = v_new->>{NewRecord.state}, due_at = v_due_at
+    where v_labels is null
+        and (r.is_open, r.state, r.due_at) is distinct from (v_is_open, v_new->>{NewRecord.state}, v_due_at)
+        and kind = v_kind and label = any (r.labels) and is_open = r.is_open and number = r.number;
+    -- Assigned, not performed: see `begin_at`.
+    v_none := {f}.append_record_events(
+        r.now, r.number, v_expected + 1, c->{RecordChange.events}, c->>{RecordChange.change_id}
+    )::text;
     if v_due_at < r.due_at or v_due_at is not null and r.due_at is null then
         perform {f}.hint('due', '');
     end if;
@@ -532,7 +550,14 @@ declare
     c jsonb;
     v_made record;
     v_changed text[] := '{}';
+    v_answer text;
 begin
+    if jsonb_array_length(p_changes) = 1 and p_claimant is null then
+        v_answer := {f}.change_single(p_now, p_seen, p_changes->0);
+        if v_answer is not null then
+            return v_answer;
+        end if;
+    end if;
     perform {f}.lock_changes(p_changes);
     v_now := {f}.begin_at(p_now, p_seen);
     q := {f}.offer(v_now, p_claimant);

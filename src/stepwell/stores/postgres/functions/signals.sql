@@ -41,16 +41,40 @@ language sql volatile as $$
     )
 $$;
 
-create function {f}.hold_signal(p_now bigint, p_new jsonb, p_key text) returns text language plpgsql volatile as $$
+-- How many signals there are for a run or a key, up to the limit of the sender; null without a limit.
+create function {f}.count_signals(p_new jsonb, p_run bigint, p_key text) returns bigint language plpgsql stable as $$
+declare
+    v_max bigint := (p_new->>{NewSignal.pending_max})::bigint;
 begin
+    if v_max is null then
+        return null;
+    elsif p_run is not null then
+        return (
+            select count(*) from (select 1 from {t}.signals where run = p_run and payload is not null limit v_max) as s
+        );
+    end if;
+    return (select count(*) from (select 1 from {t}.signals where key = p_key limit v_max) as s);
+end $$;
+
+create function {f}.hold_signal(p_now bigint, p_new jsonb, p_key text, out held text, out pending bigint)
+language plpgsql volatile as $$
+begin
+    pending := 0;
     if p_new->>{NewSignal.dedup_key} is not null and exists (
         select 1 from {t}.signals where key = p_key and name = p_new->>{NewSignal.name}
             and dedup_key = p_new->>{NewSignal.dedup_key}
     ) then
-        return 'duplicate';
+        held := 'duplicate';
+        return;
     end if;
+    pending := {f}.count_signals(p_new, null, p_key);
+    if pending >= (p_new->>{NewSignal.pending_max})::bigint then
+        held := 'full';
+        return;
+    end if;
+    pending := coalesce(pending + 1, 0);
     perform {f}.insert_signal(p_now, p_new, null, p_key);
-    return 'held';
+    held := 'held';
 end $$;
 
 -- Wake a run that just got a signal, if it waits for this signal.
@@ -99,6 +123,7 @@ declare
     v_known text;
     v record;
     v_woke boolean;
+    v_pending bigint;
 begin
     select r.run_id into v_known
     from {t}.signals as s left join {t}.runs as r on r.id = s.run where s.signal_id = p_new->>{NewSignal.signal_id};
@@ -109,7 +134,8 @@ begin
     select * into v from {f}.find_target(p_new->>{NewSignal.target});
     if v.run is null then
         if not v.is_known_id and (p_new->>{NewSignal.hold})::boolean then
-            delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}), null, false);
+            select json_build_array(h.held, null, false, h.pending) into delivered
+            from {f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}) as h;
             return;
         end if;
         v_known := {f}.find_ended_duplicate(p_new);
@@ -123,12 +149,17 @@ begin
         delivered := json_build_array('duplicate', v.run_id, false);
         return;
     end if;
+    v_pending := {f}.count_signals(p_new, v.run, null);
+    if v_pending >= (p_new->>{NewSignal.pending_max})::bigint then
+        delivered := json_build_array('full', v.run_id, false, v_pending);
+        return;
+    end if;
     perform {f}.insert_signal(p_now, p_new, v.run, null);
     v_woke := {f}.notify_run(p_now, v.run, v.run_id, v.status, v.owner, p_new->>{NewSignal.name});
     if v_woke and not v.run = any (woken) then
         woken := woken || v.run;
     end if;
-    delivered := json_build_array('delivered', v.run_id, v_woke);
+    delivered := json_build_array('delivered', v.run_id, v_woke, coalesce(v_pending + 1, 0));
 end $$;
 
 create function {f}.deliver_all(p_now bigint, p_signals jsonb, p_claimant jsonb) returns text
@@ -185,7 +216,7 @@ declare
     v_known text;
     v record;
     v_answer jsonb;
-    v_held text;
+    v_held record;
     v_made record;
 begin
     perform {f}.lock_key(p_new->>{NewRun.key});
@@ -230,14 +261,21 @@ begin
             json_build_array('duplicate', v_known, false), '[]'::json
         )::text);
     end if;
-    v_held := {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
+    select * into v_held from {f}.hold_signal(v_now, p_signal, p_new->>{NewRun.key});
+    if v_held.held = 'full' then
+        return {f}.answer(v_now, json_build_array(
+            json_build_array(p_new->>{NewRun.run_id}, false, true, false, null, null),
+            json_build_array('full', null, false, v_held.pending), '[]'::json
+        )::text);
+    end if;
     select * into v_made
     from {f}.create_one(v_now, p_new, {f}.offer(v_now, p_claimant), array[p_new->>{NewRun.run_id}]);
     perform {f}.settle_records(v_now);
     return {f}.answer(v_now, json_build_array(
         v_made.created,
         json_build_array(
-            case v_held when 'held' then 'delivered' else v_held end, v_made.created->>{Created.run_id}, false
+            case v_held.held when 'held' then 'delivered' else v_held.held end, v_made.created->>{Created.run_id}, false,
+            v_held.pending
         ),
         case when v_made.created->>{Created.claimed} is null
             then '[]'::json else json_build_array(v_made.created->{Created.claimed}) end

@@ -1,6 +1,7 @@
--- The fast path for a single simple request: one run that starts, gets a signal that it waits for, or completes. Each
--- function does what the general transition would do, with fewer statements. If the request turns out not to be simple,
--- the general transition runs in the same transaction; nothing is written before that is known.
+-- The fast path for a single simple request: one run that starts, gets a signal that it waits for, or completes, or one
+-- record whose change signals a waiting run. Each function does what the general transition would do, with fewer
+-- statements. If the request turns out not to be simple, the general transition runs in the same transaction; nothing is
+-- written before that is known.
 
 -- The worker of a claimant that may take another run of this definition, if no run could be more urgent.
 create function {f}.find_taker(p_now bigint, p_claimant jsonb, p_definition text, p_priority bigint) returns bigint
@@ -53,9 +54,9 @@ begin
         headed as (
             insert into {t}.heads (run, number, revision, last_seq, stalls) select id, 0, 0, 0, 0 from made
         )
-        insert into {t}.payloads (run, input, tags, title, started_by, headers)
+        insert into {t}.payloads (run, input, tags, title, started_by, headers, retry)
         select id, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
-            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers})
+            p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}), p_new->>{NewRun.retry}
         from made
         returning run into v_run;
         if p_new->{NewRun.attributes} <> '[]' and v_run is not null then
@@ -73,6 +74,7 @@ create function {f}.deliver_single(p_now bigint, p_new jsonb, p_claimant jsonb) 
 declare
     v_name text := p_new->>{NewSignal.name};
     v_owner bigint;
+    v_pending bigint;
     r record;
 begin
     if p_claimant is null or p_new->>{NewSignal.dedup_key} is not null then
@@ -93,6 +95,10 @@ begin
     ) then
         return null;
     end if;
+    v_pending := {f}.count_signals(p_new, r.id, null);
+    if v_pending >= (p_new->>{NewSignal.pending_max})::bigint then
+        return null;
+    end if;
     insert into {t}.signals (signal_id, run, name, payload, sent_at, asks)
     values (p_new->>{NewSignal.signal_id}, r.id, v_name, {f}.unb64(p_new->>{NewSignal.payload}), p_now,
         (p_new->>{NewSignal.asks})::boolean)
@@ -100,7 +106,64 @@ begin
     if not found then
         return null;
     end if;
-    return '[[["delivered",' || to_json(r.run_id)::text || ',true]],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
+    return '[[["delivered",' || to_json(r.run_id)::text || ',true,' || coalesce(v_pending + 1, 0) || ']],' || {f}.claim_runs(p_now, array[r.id], v_owner) || ']';
+end $$;
+
+-- `change_records` for one change of a record that sends one signal to a waiting run, which nobody claims with it; null if
+-- this does not apply.
+create function {f}.change_single(p_now bigint, p_seen bigint, c jsonb) returns text language plpgsql volatile as $$
+declare
+    v_signal jsonb := c->{RecordChange.signals}->0;
+    v_made bigint := (c->>{RecordChange.expected})::bigint + 1;
+    v_now bigint;
+    v_answer text;
+    v_sent bigint;
+    v_none text;
+    r record;
+begin
+    if v_made = 1 or jsonb_array_length(c->{RecordChange.signals}) <> 1 or c->{RecordChange.starts} <> '[]'
+        or v_signal->>{NewSignal.dedup_key} is not null
+    then
+        return null;
+    end if;
+    -- The run is locked before the record, as in `lock_changes`.
+    select id, run_id, status, owner into r
+    from {t}.runs where run_id = v_signal->>{NewSignal.target} and status <> 'continued' for no key update;
+    if r.id is null or r.status <> 'waiting' or r.owner is not null then
+        return null;
+    end if;
+    v_now := {f}.begin_at(p_now, p_seen);
+    v_answer := {f}.write_change(v_now, c);
+    if v_answer is not null then
+        return {f}.answer(v_now, '[' || v_answer || ']');
+    end if;
+    with sent as (
+        insert into {t}.signals (signal_id, run, name, payload, sent_at, asks)
+        select v_signal->>{NewSignal.signal_id}, r.id, v_signal->>{NewSignal.name},
+            {f}.unb64(v_signal->>{NewSignal.payload}), v_now, (v_signal->>{NewSignal.asks})::boolean
+        where exists (
+            select 1 from {t}.waits
+            where run = r.id and kind = 'signal' and (
+                cardinality(names) = 0 and left(v_signal->>{NewSignal.name}, 1) <> '~'
+                or v_signal->>{NewSignal.name} = any (names)
+            )
+        )
+        on conflict (signal_id) do nothing
+        returning number
+    ),
+    woken as (
+        update {t}.runs set wake_at = v_now
+        where id = r.id and (wake_at is null or wake_at > v_now) and exists (select 1 from sent)
+    )
+    select number into v_sent from sent;
+    if v_sent is null then
+        -- It waits for another signal, or the signal is known.
+        select '[' || delivered::text || ']' into v_answer from {f}.deliver_surely(v_now, v_signal, '{}');
+    else
+        v_none := {f}.hint('ready', r.run_id)::text;
+        v_answer := '[["delivered",' || to_json(r.run_id)::text || ',true]]';
+    end if;
+    return {f}.answer(v_now, '[["changed",' || v_made || ',' || v_answer || ',[],[]]]');
 end $$;
 
 -- `apply` for one commit that completes its run and has otherwise only entries and at most one consumed signal. Only

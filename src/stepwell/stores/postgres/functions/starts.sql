@@ -41,9 +41,9 @@ begin
     )
     returning id into run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (run, 0, 0, 0, 0);
-    insert into {t}.payloads (run, input, tags, title, started_by, headers)
+    insert into {t}.payloads (run, input, tags, title, started_by, headers, retry)
     values (run, {f}.unb64(p_new->>{NewRun.input}), (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
-        p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}));
+        p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}), p_new->>{NewRun.retry});
     if p_new->{NewRun.attributes} <> '[]' then
         perform {f}.set_attributes(run, p_new->>{NewRun.run_id}, p_new->{NewRun.attributes});
     end if;
@@ -77,9 +77,9 @@ begin
     )
     returning id into v_run;
     insert into {t}.heads (run, number, revision, last_seq, stalls) values (v_run, 0, 0, 0, 0);
-    insert into {t}.payloads (run, input, failure, tags, title, started_by, headers)
+    insert into {t}.payloads (run, input, failure, tags, title, started_by, headers, retry)
     values (v_run, {f}.unb64(p_new->>{NewRun.input}), p_failure, (p_new->{NewRun.tags})::json, p_new->>{NewRun.title},
-        p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}));
+        p_new->>{NewRun.started_by}, {f}.unb64(p_new->>{NewRun.headers}), p_new->>{NewRun.retry});
     if p_new->{NewRun.attributes} <> '[]' then
         perform {f}.set_attributes(v_run, p_new->>{NewRun.run_id}, p_new->{NewRun.attributes});
     end if;

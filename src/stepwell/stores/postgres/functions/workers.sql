@@ -7,9 +7,9 @@ declare
     v_until bigint := v_now + (p_worker->>{NewWorker.lease})::bigint;
     v_started_at bigint;
 begin
-    insert into {t}.workers as w (incarnation, name, started_at, lease_until, definitions)
+    insert into {t}.workers as w (incarnation, name, started_at, lease_until, definitions, functions)
     values (p_worker->>{NewWorker.incarnation}, p_worker->>{NewWorker.name}, v_now, v_until,
-        {f}.texts(p_worker->{NewWorker.definitions}))
+        {f}.texts(p_worker->{NewWorker.definitions}), trim(both '"' from '{f}'))
     on conflict (incarnation) do update
     set name = excluded.name, lease_until = excluded.lease_until, definitions = excluded.definitions
     where w.lease_until > v_now

@@ -27,7 +27,8 @@ create table {t}.definitions (
     unique (workflow, version, priority)
 );
 
--- `writes_plain`: the worker existed before the first encrypted value; it may not commit any more.
+-- `writes_plain`: the worker existed before the first encrypted value; it may not commit any more. `functions`: the schema
+-- with the functions of its release, which nobody may drop while the worker is alive.
 create table {t}.workers (
     id bigint generated always as identity primary key,
     incarnation text not null unique,
@@ -35,6 +36,7 @@ create table {t}.workers (
     started_at bigint not null,
     lease_until bigint not null,
     definitions text[] not null,
+    functions text not null,
     writes_plain boolean not null default false
 )
 with (fillfactor = 50);
@@ -126,7 +128,8 @@ create table {t}.payloads (
     tags json not null,
     title text,
     started_by text collate "C",
-    headers bytea
+    headers bytea,
+    retry text
 );
 
 -- Most runs have no tags, and are not in this index.
@@ -427,17 +430,21 @@ create table {t}.records (
     location bytea,
     body bytea not null,
     created_at bigint not null,
-    updated_at bigint not null,
-    unique (kind, record_id)
+    updated_at bigint not null
 );
 
--- The records that are closed with their run. The end of any run looks here, and closed records leave this index.
-create index records_closing on {t}.records (run) where run is not null and is_open and end_state is not null;
 create index records_run on {t}.records (run, number) where run is not null;
 create index records_kind on {t}.records (kind, is_open, number);
 create index records_state on {t}.records (kind, state, number);
 create index records_due on {t}.records (kind, due_at, number) where due_at is not null;
 create index records_closed on {t}.records (kind, updated_at, number) where not is_open;
+
+-- The last two are those of single look-ups: while the table is empty, all indexes look the same to the server, and it
+-- takes the newest. A session keeps the plan that it made then, and with another index it would read all records of a run
+-- or of a kind.
+-- The records that are closed with their run. The end of any run looks here, and closed records leave this index.
+create index records_closing on {t}.records (run) where run is not null and is_open and end_state is not null;
+alter table {t}.records add unique (kind, record_id);
 
 -- One row for each label of a record, with what a listing by label mostly selects and sorts by.
 create table {t}.record_labels (

@@ -108,6 +108,10 @@ select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
 from pg_class as c
 where c.relnamespace = to_regnamespace(%(tables)s) and c.relkind = 'r';
 
+-- name: unused_blobs
+select case when exists (select 1 from {t}.blobs where stored_at < %(before)s)
+    then {f}.list_unused_blobs(null, 0, %(before)s) else '[]' end;
+
 -- name: audit_head
 select number, chain from {t}.chain;
 

@@ -137,7 +137,8 @@ create table stepwell_payloads (
     tags text not null,
     title text,
     started_by text,
-    headers blob
+    headers blob,
+    retry text
 ) strict;
 
 -- Only runs that somebody has started are in this index.
@@ -505,6 +506,7 @@ select
     p.title,
     p.started_by,
     p.headers,
+    p.retry,
     -- Ordered inside, because an aggregate with an order makes the whole file unreadable for SQLite before 3.44.
     (
         select json_group_array(json_array(a.name, a.value, a.shown))

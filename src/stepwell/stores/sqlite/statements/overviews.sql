@@ -106,6 +106,38 @@ select topic, count(*), max(published_at)
 from (select topic, published_at from stepwell_events order by number desc limit :limit)
 group by topic;
 
+-- name: list_past_events
+-- The inner limit holds also for a topic with few events.
+select event_id, topic, deliver, published_at, reached, kept_until
+from (
+    select
+        number, event_id, topic, deliver, published_at, reached,
+        case when is_taken = 0 and kept_until > :now then kept_until end as kept_until
+    from stepwell_events
+    order by number desc
+    limit :scan_max
+)
+where :topic is null or topic = :topic
+order by number desc
+limit :limit;
+
+-- name: tally_owed
+-- SQLite takes the failure from the row that has the maximum.
+select sink, pending, failing, dead, oldest_at, failure
+from (
+    select
+        sink,
+        sum(died_at is null) as pending,
+        sum(died_at is null and failure <> '') as failing,
+        sum(died_at is not null) as dead,
+        min(case when died_at is null then at end) as oldest_at,
+        failure,
+        max(case when failure <> '' then number end)
+    from (select number, sink, died_at, failure, at from stepwell_outbox order by number limit :limit)
+    group by sink
+)
+order by sink;
+
 -- name: tally_waits
 -- A wait for an event that has come has no topic any more.
 select w.kind, w.names, d.workflow, d.version, count(distinct w.run), min(w.due_at), min(r.run_id)

@@ -1,6 +1,6 @@
 -- name: insert
-insert into stepwell_payloads (run, input, failure, tags, title, started_by, headers)
-values (:run, :input, :failure, :tags, :title, :started_by, :headers);
+insert into stepwell_payloads (run, input, failure, tags, title, started_by, headers, retry)
+values (:run, :input, :failure, :tags, :title, :started_by, :headers, :retry);
 
 -- name: entitle
 update stepwell_payloads set title = nullif(:title, '') where run = :run;

@@ -63,6 +63,12 @@ where kind = :kind and is_open = :was_open and record = :record and label in (
     where r.number = :record
 );
 
+-- name: mark_label
+-- One of the labels, which the caller knows: several times faster than finding them.
+update stepwell_record_labels
+set is_open = :is_open, due_at = :due_at
+where kind = :kind and label = :label and is_open = :was_open and record = :record;
+
 -- name: remove_labels
 delete from stepwell_record_labels
 where kind = :kind and is_open = :was_open and record = :record and label in (

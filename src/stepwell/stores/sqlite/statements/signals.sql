@@ -159,3 +159,19 @@ where
     and (:run_id is null or r.run_id = :run_id)
 order by s.number
 limit :limit;
+
+-- name: list_left
+-- Signals that a run could still read, and whether they came after it began (all of them, for the first of a chain).
+select s.number, r.generation = 1 or s.sent_at > r.created_at
+from stepwell_signals as s
+join stepwell_runs as r on r.id = s.run
+where s.run = :run and s.payload is not null and s.refused is null and s.number > :above and substr(s.name, 1, 1) <> '~';
+
+-- name: find_received
+select number from stepwell_signals where run = :run and payload is null limit 1;
+
+-- name: count_pending
+select count(*) from (select 1 from stepwell_signals where run = :at and payload is not null limit :max);
+
+-- name: count_held
+select count(*) from (select 1 from stepwell_signals where key = :at limit :max);

@@ -112,8 +112,8 @@ where r.id = :run;
 insert into stepwell_runs ({Run.*}, definition, number) values ({:Run.*}, :definition, :number) returning id;
 
 -- name: add_payloads
-insert into stepwell_payloads (run, input, output, failure, tags, title, started_by, headers)
-values (:run, :input, :output, :failure, :tags, :title, :started_by, :headers);
+insert into stepwell_payloads (run, input, output, failure, tags, title, started_by, headers, retry)
+values (:run, :input, :output, :failure, :tags, :title, :started_by, :headers, :retry);
 
 -- name: list_open_waits
 select position, armed from stepwell_waits where run = :run and topic is not null order by position;
@@ -122,7 +122,7 @@ select position, armed from stepwell_waits where run = :run and topic is not nul
 -- A reason is useless without the signal; a signal that was dropped later may still have one.
 select
     s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, s.payload, s.sent_at, s.asks,
-    case when s.payload is not null then s.refused end,
+    case when s.payload is not null then s.refused end, case when s.payload is not null then s.refused_by else '' end,
     p.status, p.value, p.at
 from stepwell_signals as s
 left join stepwell_runs as r on r.id = s.run
@@ -133,7 +133,7 @@ order by s.number;
 -- name: find_signal
 select
     s.number, s.signal_id, r.run_id, s.key, s.name, s.dedup_key, s.payload, s.sent_at, s.asks,
-    case when s.payload is not null then s.refused end,
+    case when s.payload is not null then s.refused end, case when s.payload is not null then s.refused_by else '' end,
     p.status, p.value, p.at
 from stepwell_signals as s
 left join stepwell_runs as r on r.id = s.run
@@ -141,10 +141,10 @@ left join stepwell_replies as p on p.number = s.number
 where s.signal_id = :signal_id;
 
 -- name: add_signal
-insert into stepwell_signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused)
+insert into stepwell_signals (number, signal_id, run, key, name, dedup_key, payload, sent_at, asks, refused, refused_by)
 values (
     :number, :signal_id, (select id from stepwell_runs where run_id = :run_id), :key, :name, :dedup_key, :payload, :sent_at,
-    :asks, :refused
+    :asks, :refused, :refused_by
 );
 
 -- name: add_reply

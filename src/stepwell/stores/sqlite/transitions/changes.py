@@ -36,8 +36,11 @@ def _change_one(tx: Transaction, change: RecordChange, quota: Quota, claimant: C
     number = add(tx, new) if known is None else replace(tx, known, new)
     assert number is not None
     append_events(tx, number, made, change.events, change.change_id)
-    created = create_some(tx, change.starts, quota, claimant) if change.starts else []
-    delivered, claimed = deliver_all(tx, change.signals, quota) if change.signals else ([], [])
+    if not change.starts:
+        delivered, claimed = deliver_all(tx, change.signals, quota) if change.signals else ([], [])
+        return Changed(ChangeOutcome.CHANGED, made, tuple(delivered), (), tuple(claimed))
+    created = create_some(tx, change.starts, quota, claimant)
+    delivered, claimed = deliver_all(tx, change.signals, quota)
     return Changed(
         ChangeOutcome.CHANGED,
         made,

@@ -133,11 +133,21 @@ def find_target(tx: Transaction, commit: Commit, *, has_work: bool = False) -> T
     standing, hold = Standing(to_status(status), *facts), decode_hold(stored)
     verdict = judge(commit, standing, tx.now, has_work=has_work)
     if verdict is None:
-        return Target(run, revision, standing, hold)
+        return Applied(Verdict.UNREAD) if _leaves_unread(tx, run, commit) else Target(run, revision, standing, hold)
     if verdict is not _APPLIED:
         return Applied(verdict)
     is_awake = isinstance(commit.move, Park) and wake_at is not None and wake_at <= tx.now
     return Applied(verdict, standing.status is _CANCELLING, revision, is_awake, held=hold is not None)
+
+
+def _leaves_unread(tx: Transaction, run: int, commit: Commit) -> bool:
+    """Whether the commit ends its run only if nothing is left to read, and something is."""
+    if not isinstance(commit.move, End) or commit.move.unread_above is None:
+        return False
+    settled = {*commit.consumed, *(one.number for one in commit.refused)}
+    rows = tx.rows("signals.list_left", run=run, above=commit.move.unread_above)
+    left = [has_come for number, has_come in rows if number not in settled]
+    return bool(left) and (any(left) or bool(commit.consumed) or tx.find("signals.find_received", run=run) is not None)
 
 
 def _apply_one(tx: Transaction, commit: Commit, quota: Quota, claimant: Claimant | None) -> Applied:

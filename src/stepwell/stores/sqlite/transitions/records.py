@@ -24,8 +24,8 @@ from stepwell.stores.sqlite.transaction import Row, Transaction
 _ADD, _REPLACE, _RESCHEDULE, _REWRITE, _CLOSE = (
     SQL[f"records.{name}"] for name in ("add", "replace", "reschedule", "rewrite", "close")
 )
-_ADD_LABELS, _MARK_LABELS, _REMOVE_LABELS = (
-    SQL[f"records.{name}"] for name in ("add_labels", "mark_labels", "remove_labels")
+_ADD_LABELS, _MARK_LABELS, _MARK_LABEL, _REMOVE_LABELS = (
+    SQL[f"records.{name}"] for name in ("add_labels", "mark_labels", "mark_label", "remove_labels")
 )
 _LIST_BETWEEN = SQL["records.list_closing_between"]
 _FIND_KNOWN, _APPEND_EVENT = SQL["records.find_known"], SQL["records.append_event"]
@@ -61,7 +61,8 @@ def replace(tx: Transaction, known: Row, new: NewRecord) -> int:
         tx.write(_REMOVE_LABELS, (new.kind, was_open, number))
         tx.write(_ADD_LABELS, (new.kind, new.is_open, number, due_at, labels))
     elif new.labels and (was_open, was_due_at) != (new.is_open, due_at):
-        tx.write(_MARK_LABELS, (new.is_open, due_at, new.kind, was_open, number))
+        for label in new.labels:
+            tx.write(_MARK_LABEL, (new.is_open, due_at, new.kind, label, was_open, number))
     if not has_same_state:
         tx.write(_REPLACE, (new.state, labels, new.is_open, due_at, new.end_state, tx.now, new.body, number))
     elif due_at != was_due_at:

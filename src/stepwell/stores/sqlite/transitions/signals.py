@@ -75,8 +75,9 @@ def _wake_all(tx: Transaction, woken: dict[int, Row], quota: Quota) -> list[Clai
 
 def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Delivered:
     target, is_known_id = _find_target(tx, new.target)
-    if target is not None and new.dedup_key is None and _insert(tx, new, run=target[0]):
-        return _note_woken(tx, target, new.name, woken)
+    pending, is_full = (0, False) if target is None else _count(tx, new, "signals.count_pending", target[0])
+    if target is not None and new.dedup_key is None and not is_full and _insert(tx, new, run=target[0]):
+        return _note_woken(tx, target, new.name, woken, pending)
     known = tx.find("signals.find", signal_id=new.signal_id)
     if known is not None:
         return Delivered(Delivery.DUPLICATE, known[0])
@@ -85,21 +86,34 @@ def _deliver_one(tx: Transaction, new: NewSignal, woken: dict[int, Row]) -> Deli
     run, run_id, *_ = target
     if tx.find("signals.find_duplicate", run=run, name=new.name, dedup_key=new.dedup_key) is not None:
         return Delivered(Delivery.DUPLICATE, run_id)
+    if is_full:
+        return Delivered(Delivery.FULL, run_id, pending=pending)
     _insert(tx, new, run=run)
-    return _note_woken(tx, target, new.name, woken)
+    return _note_woken(tx, target, new.name, woken, pending)
 
 
-def _note_woken(tx: Transaction, target: Row, name: str, woken: dict[int, Row]) -> Delivered:
+def _count(tx: Transaction, new: NewSignal, statement: str, where: int | str) -> tuple[int, bool]:
+    """How many signals there will be, and whether there are as many as there may be. Without a limit nothing is
+    counted.
+    """
+    if new.pending_max is None:
+        return 0, False
+    found = tx.find(statement, at=where, max=new.pending_max)
+    count = 0 if found is None else int(found[0])
+    return (count, True) if count >= new.pending_max else (count + 1, False)
+
+
+def _note_woken(tx: Transaction, target: Row, name: str, woken: dict[int, Row], pending: int = 0) -> Delivered:
     """Note that a run that just got a signal must be woken, if it waits for this signal."""
     run, run_id, status, owner, _, _, _, awaited, *_ = target
     if owner is not None:
         tx.hint(HintKind.MAIL, run_id)
     if awaited is None or not is_parked(status, owner):
-        return Delivered(Delivery.DELIVERED, run_id)
+        return Delivered(Delivery.DELIVERED, run_id, False, pending)
     if not any([is_awaited(stored, (name,)) for stored in awaited.split("\n")]):
-        return Delivered(Delivery.DELIVERED, run_id)
+        return Delivered(Delivery.DELIVERED, run_id, False, pending)
     woken[run] = target
-    return Delivered(Delivery.DELIVERED, run_id, woke=True)
+    return Delivered(Delivery.DELIVERED, run_id, True, pending)
 
 
 def _find_target(tx: Transaction, target: str) -> tuple[Row | None, bool]:
@@ -125,8 +139,11 @@ def _hold(tx: Transaction, new: NewSignal) -> Delivered:
         duplicate = tx.find("signals.find_held_duplicate", key=new.target, name=new.name, dedup_key=new.dedup_key)
         if duplicate is not None:
             return Delivered(Delivery.DUPLICATE)
+    pending, is_full = _count(tx, new, "signals.count_held", new.target)
+    if is_full:
+        return Delivered(Delivery.FULL, pending=pending)
     _insert(tx, new, key=new.target)
-    return Delivered(Delivery.HELD)
+    return Delivered(Delivery.HELD, pending=pending)
 
 
 def _insert(tx: Transaction, new: NewSignal, *, run: int | None = None, key: str | None = None) -> bool:
@@ -157,9 +174,15 @@ def deliver_or_create(
         met = tx.find("runs.find_input", run_id=missed.run_id)
         return Created(missed.run_id, False, met is not None and met[0] == run.input), missed, []
     held = _hold(tx, signal._replace(target=run.key or ""))
+    if held.delivery is Delivery.FULL:
+        return Created(run.run_id, False), held, []
     [created] = create(tx, [run], claimant)
     delivery = Delivery.DELIVERED if held.delivery is Delivery.HELD else held.delivery
-    return created, Delivered(delivery, created.run_id), [] if created.claimed is None else [created.claimed]
+    return (
+        created,
+        Delivered(delivery, created.run_id, False, held.pending),
+        [] if created.claimed is None else [created.claimed],
+    )
 
 
 def redeliver(

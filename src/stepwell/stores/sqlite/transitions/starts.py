@@ -152,12 +152,12 @@ def _insert_row(
     times = (wake_at, tx.now, started_at, ended_at)
     before = (None, None, None) if previous is None else previous
     # In the order in which the statement first names its parameters.
-    dedup = 0 if new.key is None else new.dedup
+    dedup = 0 if key is None else new.dedup  # a run that was refused has no key, whatever was asked for
     limits = (new.deadline_at, new.max_suspend, debounced_until, dedup)
     values = (new.run_id, definition, status.value, epoch, owner, *times, key, generation, *parent, *before, *limits)
     row = tx.execute(_INSERT, values).fetchone()
     assert row is not None
-    about = (encode_tags(new.tags), new.title, new.started_by, new.headers)
+    about = (encode_tags(new.tags), new.title, new.started_by, new.headers, new.retry)
     tx.write(_INSERT_PAYLOAD, (row[0], new.input, failure, *about))
     if new.attributes:
         set_attributes(tx, row[0], new.run_id, new.attributes)
@@ -193,6 +193,7 @@ def _fresh(tx: Transaction, new: NewRun, owner: Incarnation, generation: int, pr
         title=new.title,
         started_by=new.started_by,
         headers=new.headers,
+        retry=new.retry,
         attributes=new.attributes,
         dedup=Span(0) if new.key is None else new.dedup,
     )

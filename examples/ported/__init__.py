@@ -1,0 +1,1 @@
+"""Well-known samples of other engines, written with stepwell."""
