@@ -266,6 +266,7 @@ class Checker:
         shadow.forgive(self.inspector.now())
         receipts.begin_anew(shadow)
         self.events.revived(run_id)
+        self.signals.retried(run_id)
         detail = self.detail(run_id)
         kept = {entry.location for entry in detail.history.entries} if detail is not None else set()
         for location, entry in tuple(shadow.entries.items()):

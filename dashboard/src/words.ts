@@ -1569,7 +1569,7 @@ export const words = {
       duplicate: "It was there already.",
       held: "It is held for the next run of this key.",
       missing: "There is no such run.",
-      full: "It is not stored: too many signals wait there.",
+      full: "The run has as many unread signals as it may have.",
     },
     redrive: "Redrive…",
     redriveTitle: "Continue the run",

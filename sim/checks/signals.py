@@ -38,7 +38,8 @@ class Signals:
         self._names: dict[int, str] = {}  # of each number
         self._looked: defaultdict[str, set[str]] = defaultdict(set)  # run -> names that it has seen something of
         self._seen_at_root: defaultdict[str, set[int]] = defaultdict(set)  # run -> numbers seen outside of any branch
-        self._replied: set[int] = set()
+        self._replied: dict[int, tuple[str, ReplyStatus]] = {}  # number -> run and status of the first answer
+        self._open_again: set[int] = set()  # refused by code that failed and was retried
         self.refused: dict[int, str] = {}  # number -> run; of such as did not fit
         self._asks: dict[int, SignalId] = {}
 
@@ -155,17 +156,32 @@ class Signals:
             self._checker.violate("I21", shadow.run_id, f"{recorded} answers were recorded, and not all were given")
         for reply in commit.replies:
             is_read = reply.number in self._consumed or reply.number in self.refused
-            if reply.number in self._replied or not is_read:
+            is_again = reply.number in self._replied
+            if not is_read or (is_again and reply.number not in self._open_again):
                 self._checker.violate("I21", shadow.run_id, f"question {reply.number} was answered out of turn")
-            self._replied.add(reply.number)
+            self._open_again.discard(reply.number)
+            _, first = self._replied.setdefault(reply.number, (shadow.run_id, reply.status))
+            if is_again and self._status_of_reply(reply.number) is not first:
+                self._checker.violate("I21", shadow.run_id, f"the first answer to question {reply.number} was replaced")
+
+    def retried(self, run_id: str) -> None:
+        """What the run refused because its code failed, the code may answer now. The sender keeps the refusal."""
+        self._open_again |= {
+            number
+            for number, (by, status) in self._replied.items()
+            if by == run_id and status is ReplyStatus.REFUSED and number in self._consumed
+        }
 
     def is_asked_by_run(self, number: int) -> bool:
         """Whether a run, and not a client, has asked this question."""
         return self._asks.get(number, "").startswith(ASKED_BY_RUN)
 
     def _is_given(self, number: int) -> bool:
+        return self._status_of_reply(number) is not None
+
+    def _status_of_reply(self, number: int) -> ReplyStatus | None:
         question = at_once(self._checker.inspector.views.find_question(self._asks[number]))
-        return question is not None and question.reply is not None
+        return None if question is None or question.reply is None else question.reply.status
 
     def continued(self, commit: Commit, following: Run) -> None:
         """Everything unread moves along a chain, in the same transaction."""

@@ -187,5 +187,5 @@ async def test_a_question_cannot_become_an_event(harness: Harness):
 def test_another_word_is_refused():
     with pytest.raises(InvalidOptionError, match="unread of workflow 'w' is 'again'"):
 
-        @workflow(name="w", unread="again")  # type: ignore[arg-type]
+        @workflow(name="w", unread="again")  # type: ignore[call-overload]
         async def w(ctx: Context) -> None: ...

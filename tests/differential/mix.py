@@ -92,7 +92,6 @@ _WEIGHTS: tuple[tuple[int, Make], ...] = (
             views.find_many,
             views.find_by_prefix,
             views.detail,
-            views.list_past_events,
             views.list_streams,
             views.read_stream,
             views.list_progress,

@@ -13,7 +13,8 @@ export function aRun(changes: Partial<Run> = {}): Run {
     run_id: "r-1", workflow: "order", version: 7, status: "completed", key: "order-1", generation: 0,
     created_at: moment(0), started_at: moment(0), ended_at: moment(1_000), wake_at: null, parent: null, successor: null,
     reason: "", failure: null, input: null, output: null, priority: 0, tags: {}, deadline_at: null, replaced_by: null,
-    hold: null, forked_from: null, title: null, started_by: null, attributes: {}, headers: null, attempt: 1, unreadable: "", ...changes,
+    hold: null, forked_from: null, title: null, started_by: null, attributes: {}, headers: null, attempt: 1, unreadable: "",
+    ...changes,
   };
 }
 
