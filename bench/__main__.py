@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from bench.arenas import Arena, open_arena
+from bench.browser import browser
 from bench.crowd import w2
 from bench.dispatching import dispatch
 from bench.endless import endless
@@ -48,8 +49,18 @@ MEASURES: dict[str, Callable[[Arena, Size, Report], Awaitable[None]]] = {
     "endless": endless,
     "surfaces": surfaces,
     "pages": pages,
+    "browser": browser,
 }
-APART = ("W9", "prune", "records", "schedules", "endless", "surfaces", "pages")  # they take minutes: only if named
+APART = (
+    "W9",
+    "prune",
+    "records",
+    "schedules",
+    "endless",
+    "surfaces",
+    "pages",
+    "browser",
+)  # they take minutes: only if named
 
 
 def main() -> int:

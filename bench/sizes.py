@@ -49,6 +49,9 @@ class Size:
     followed_steps: int = 20
     page_entries: int = 20_000
     pages: int = 50
+    browser_rounds: int = 5
+    typed: int = 300  # characters
+    changes_per_second: int = 500
 
 
 FULL = Size()
@@ -93,4 +96,7 @@ QUICK = Size(
     followed_steps=3,
     page_entries=30,
     pages=3,
+    browser_rounds=1,
+    typed=20,
+    changes_per_second=50,
 )

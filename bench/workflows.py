@@ -138,6 +138,16 @@ async def held_back(ctx: Context, steps: int) -> int:
 
 
 @workflow
+async def in_rows(ctx: Context, count: int) -> int:
+    """A map of trivial steps: two lines of history for each."""
+
+    async def row(branch: Context, number: int) -> int:
+        return await branch.step(tick, number)
+
+    return len(await ctx.map("rows", row, range(count)))
+
+
+@workflow
 async def breaking(ctx: Context) -> None:
     """Fails."""
     raise Fatal("it had to")
@@ -215,6 +225,7 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     perpetual,
     noted,
     held_back,
+    in_rows,
     breaking,
     at_a_time,
 ]

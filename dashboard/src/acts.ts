@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { type Permission, Problem, type Repair } from "./api";
+import type { Schema } from "./forms";
 import type { IconName } from "./parts/sprite";
 import { may } from "./session";
 import { toast, toastProblem } from "./parts/toasts";
@@ -15,6 +16,8 @@ export interface Field {
   help?: string;
   /** `json` is a value as JSON; `choice` and `select` are one of `options`; `check` is yes or no; `moment` is a time. */
   kind: "text" | "json" | "choice" | "select" | "check" | "area" | "moment";
+  /** Of a value as JSON: its JSON Schema. A form is made from it. */
+  schema?: Schema | null;
   options?: { value: string; label: string; help?: string }[];
   initial?: string | boolean;
   isRequired?: boolean;
@@ -54,6 +57,8 @@ export interface Act<T> {
   /** Without fields, it is done at once. Fields may depend on the values of others. */
   fields?: (target: T, values: Values) => Field[];
   /** The command that does the same. */
+  /** The target with what the fields need of the server. Without an answer they are shown as they are. */
+  prepare?: (target: T) => Promise<unknown>;
   command: (target: T, values: Values) => string;
   send: (target: T, values: Values) => Promise<Outcome>;
   /** What it would do, without doing it. */
@@ -109,13 +114,26 @@ export function commandOf(one: Offer<unknown>): string {
 /** Do it, or ask first if it has fields. */
 export async function begin(one: Offer<unknown>): Promise<void> {
   if (one.act.fields) {
-    asking.value = one;
+    asking.value = await prepared(one);
     return;
   }
   try {
     await perform(one, initialValues(one));
   } catch (error) {
     toastProblem(words.acts.notDone(plainLabel(one.act)), error);
+  }
+}
+
+/** The act with what its fields need to know. */
+export async function prepared(one: Offer<unknown>): Promise<Offer<unknown>> {
+  if (!one.act.prepare) return one;
+  underWay.value = one.act.name;
+  try {
+    return { ...one, target: await one.act.prepare(one.target) };
+  } catch {
+    return one;
+  } finally {
+    underWay.value = "";
   }
 }
 
@@ -130,13 +148,14 @@ export async function perform(one: Offer<unknown>, values: Values): Promise<void
 }
 
 /** The label without the ellipsis. */
-export function plainLabel(act: Act<never>): string {
+export function plainLabel(act: { label: string }): string {
   return act.label.replace(/…$/, "");
 }
 
 /** A field with JSON. Raises `Problem` if it is none, before anything is sent. */
 export function readJson(values: Values, name: string, label: string): unknown {
   const text = String(values[name] ?? "").trim();
+  if (text === "") throw new Problem({ status: 422, title: words.acts.notFilled(label), fix: words.acts.filledFix });
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {

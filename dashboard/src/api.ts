@@ -123,11 +123,47 @@ export async function send<M extends Change, P extends Paths<M>>(
   return (await response.json()) as Answer<P, M>;
 }
 
-/** Follow the changes of a run until it ends: `changed` is called for each piece that arrives. */
-export async function follow(run: string, lastSeq: number, changed: () => void, signal: AbortSignal): Promise<void> {
-  const url = address("/api/runs/{run}/changes", { run }, {});
-  const response = await ask(url, { signal, headers: { "last-event-id": `${lastSeq}-0` } });
-  const reader = response.body?.getReader();
-  for (let piece = await reader?.read(); piece && !piece.done; piece = await reader?.read())
-    if (piece.value[0] !== 0x3a /* a colon begins a comment, which only shows that the server is there */) changed();
+/** One event that the server has sent. */
+export interface Told {
+  event: string;
+  id: string;
+  data: string;
+}
+
+/** The paths whose answer is a stream of events. */
+export type Streams = Extract<Paths<"get">, `${string}/changes`>;
+
+/**
+ * Hear a stream of events until the server ends it, or `signal` does. `heard` is called for each event, and with nothing
+ * when it begins and when the server shows that it is still there. `mark` is the id of the last event that is known.
+ */
+export async function listen<P extends Streams>(
+  path: P,
+  given: { parts?: Record<string, string>; query?: Query<P>; mark?: string; signal: AbortSignal },
+  heard: (told: Told | undefined) => void,
+): Promise<void> {
+  const headers: Record<string, string> = given.mark ? { "last-event-id": given.mark } : {};
+  const response = await ask(address(path, given.parts ?? {}, given.query ?? {}), { signal: given.signal, headers });
+  if (!response.body) return; // 204: there is nothing more
+  heard(undefined);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+    const blocks = (rest + piece.value).split("\n\n");
+    rest = blocks.pop() ?? "";
+    for (const block of blocks) heard(toldIn(block));
+  }
+}
+
+/** The event of a block of lines; nothing for a comment. */
+export function toldIn(block: string): Told | undefined {
+  const told: Told = { event: "message", id: "", data: "" };
+  for (const line of block.split("\n")) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, colon);
+    const value = line.slice(colon + 1).replace(/^ /, "");
+    if (name === "event" || name === "id") told[name] = value;
+    else if (name === "data") told.data += value;
+  }
+  return told.data === "" ? undefined : told;
 }

@@ -13,9 +13,21 @@ import { Boundary, ProblemBox } from "./parts/problem";
 import { SignInAgain, SignInPage } from "./parts/sign-in";
 import { Sprite } from "./parts/sprite";
 import { Toasts } from "./parts/toasts";
-import { root } from "./place";
+import { below, root } from "./place";
 import { pages } from "./routes";
 import { meet, session, sessionProblem } from "./session";
+
+/** Ask for the code of the page of this address while it is still found out who looks at it. */
+export function fetchPage(): void {
+  const here = below(location.pathname).replace(/\/$/, "").split("/");
+  const fits = (path: string) => {
+    const parts = path.split("/");
+    return parts.length === here.length && parts.every((part, place) => part.startsWith(":") || part === here[place]);
+  };
+  const page = pages.find((one) => fits(one.path))?.page as { preload?: () => Promise<unknown> } | undefined;
+  // Without it, the page itself says what is wrong.
+  page?.preload?.().catch(() => undefined);
+}
 
 export function App() {
   return (

@@ -141,3 +141,47 @@ export function valuesOf(fields: InputField[], value: unknown): Values | null {
   }
   return values;
 }
+
+/** The fields with the values of a JSON text, or null if they cannot hold them. */
+export function valuesIn(fields: InputField[], text: string): Values | null {
+  try {
+    return valuesOf(fields, JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+/** How a form asks for a value: by its fields, or as one field; null if only JSON can say it. */
+export interface Asked {
+  fields: InputField[];
+  /** The value is that of the only field. */
+  isOne: boolean;
+}
+
+const ONE = "value";
+
+export function askedOf(schema: Schema | null | undefined): Asked | null {
+  const fields = fieldsOf(schema);
+  if (!schema || fields?.length === 0) return null;
+  if (fields) return { fields, isOne: false };
+  const { $defs, ...own } = schema;
+  const one = fieldsOf({ type: "object", properties: { [ONE]: own }, required: [ONE], ...($defs ? { $defs } : {}) }) ?? [];
+  return one[0] && one[0].kind !== "json" ? { fields: one, isOne: true } : null;
+}
+
+/** The value that was filled in, as JSON, and what is wrong, by field. The text is empty then. */
+export function textOf(asked: Asked, values: Values): { text: string; errors: Record<string, string> } {
+  const { value, errors } = filledIn(asked.fields, values);
+  if (Object.keys(errors).length > 0) return { text: "", errors };
+  return { text: JSON.stringify(asked.isOne ? (value[ONE] ?? null) : value, null, 2), errors };
+}
+
+/** The fields with the value of a JSON text, or null if they cannot hold it. */
+export function askedIn(asked: Asked, text: string): Values | null {
+  if (!asked.isOne) return valuesIn(asked.fields, text);
+  try {
+    return valuesOf(asked.fields, { [ONE]: JSON.parse(text) as unknown });
+  } catch {
+    return null;
+  }
+}

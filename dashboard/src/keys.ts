@@ -26,7 +26,7 @@ export const keyTable: Key[] = [
   { place: "list", keys: ["Enter"], word: words.keys.open },
   { place: "list", keys: ["w"], word: words.keys.why },
   { place: "list", keys: ["x"], word: words.keys.select },
-  { place: "run", keys: ["1 … 8"], word: words.keys.tabs },
+  { place: "run", keys: ["1 … 9"], word: words.keys.tabs },
   { place: "run", keys: ["[", "]"], word: words.keys.neighbours },
   { place: "tree", keys: ["ArrowUp", "ArrowDown"], word: words.keys.move },
   { place: "tree", keys: ["ArrowLeft", "ArrowRight"], word: words.keys.fold },

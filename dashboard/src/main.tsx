@@ -1,6 +1,6 @@
 import "./styles/index.css";
 import { render } from "preact";
-import { App } from "./app";
+import { App, fetchPage } from "./app";
 import { startClock } from "./clock";
 import { startKeys } from "./keys";
 import { startLive } from "./live";
@@ -13,6 +13,7 @@ showTheme();
 startClock();
 startLive();
 startKeys();
+fetchPage();
 void meet();
 const place = document.getElementById("app");
 if (place) render(<App />, place);

@@ -79,6 +79,7 @@ from stepwell.errors import NotFoundError
 from stepwell.model.events import Deliver
 from stepwell.model.runs import Run
 from stepwell.model.signals import Delivery, IfMissing, NewSignal
+from stepwell.model.states import EntryKind
 from stepwell.model.templates import Template
 from stepwell.model.topics import Event
 from stepwell.model.transactions import Transaction
@@ -1330,6 +1331,14 @@ class SyncHistories:
     def entry(self, target: str, seq: int) -> EntryView:
         """One line of a history, with its whole value. Raises `NotFoundError`."""
         return self._portal.wait(self._inner.entry(target, seq))
+
+    def find(self, target: str, *, kinds: frozenset[EntryKind] = frozenset(), text: str = "") -> list[int]:
+        """The numbers of the lines of some kinds whose path, kind or status has a text. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.find(target, kinds=kinds, text=text))
+
+    def lines(self, target: str, seqs: Sequence[int]) -> list[EntryView]:
+        """Lines of a history by their numbers, in order. Raises `NotFoundError`."""
+        return self._portal.wait(self._inner.lines(target, seqs))
 
     def tree(
         self, target: str, *, at: int | None = None, under: str = "", first: int = 0, limit: int = 500

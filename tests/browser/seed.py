@@ -18,17 +18,20 @@ from tests.browser.shop import (
     close_books,
     courier,
     hostile,
+    import_rows,
     long_import,
     make_thumbnails,
     order_fulfilment,
     poll_orders,
     reminder,
+    review,
     sync_contacts,
 )
 
 WIDE: Final = "import-" + "w" * 180 + "-0017"
 ARABIC: Final = "طلب-مريم-العبدالله"
-ENDED: Final = ("order-1", "order-2", "order-4711", "order-4702", "thumbs-1", "poll-1", "hostile-1")
+ROWS: Final = 10_000  # each has two lines of history
+ENDED: Final = ("order-1", "order-2", "order-4711", "order-4702", "thumbs-1", "poll-1", "hostile-1", "rows-1")
 
 
 async def seed(url: str) -> None:
@@ -51,9 +54,11 @@ async def seed(url: str) -> None:
         await engine.start(sync_contacts, key="sync-1")
         await engine.start(reminder, key="reminder-1")
         await engine.start(close_books, key="books-1")
+        await engine.start(review, "contract", key="review-1")
+        await engine.start(import_rows, ROWS, key="rows-1")
         for key in ENDED:
             await _ended(engine, key)
-        for key in ("order-4715", "paused-1", "cancelled-1", "sync-1", "books-1", "reminder-1"):
+        for key in ("order-4715", "paused-1", "cancelled-1", "sync-1", "books-1", "reminder-1", "review-1"):
             await _waiting(engine, key)
         await engine.signal("order-4715", "note", {"text": "rang the customer"})
         await engine.holds.pause("paused-1", by="bo", reason="the warehouse is slow")
@@ -97,7 +102,7 @@ async def _until_dead(engine: Engine, letters: int) -> None:
 
 
 async def _ended(engine: Engine, key: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for run in engine.runs.watch(key):
             if run.is_ended or run.status == "compensation_failed":
                 return

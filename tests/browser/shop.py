@@ -147,6 +147,53 @@ async def hostile(ctx: Context, text: str) -> str:
     return await ctx.step("read", fail)
 
 
+@dataclass(frozen=True)
+class Decision:
+    approved: bool
+    limit: float | None = None
+    reason: str = ""
+
+
+@step
+async def read_file(name: str) -> str:
+    return f"text of {name}"
+
+
+DECIDE = Signal[Decision]("decide")
+
+
+@workflow(signals=[DECIDE, "note"])
+async def review(ctx: Context, name: str) -> str:
+    """Publishes how far it is, and waits for a decision with a type."""
+    words = ctx.stream("words")
+    ctx.publish_state({"stage": "reading", "file": name})
+    await words.append("begun")
+    await ctx.step(reserve_stock, Order(name, 1))
+    await ctx.step(read_file, name)
+    ctx.publish_state({"stage": "waiting"})
+    await words.append({"read": name})
+    decision = await ctx.receive(DECIDE, timeout="3d", name="decision")
+    await words.append("decided")
+    return f"{decision.payload.approved}: {decision.payload.reason}"
+
+
+@step
+async def read_row(number: int) -> int:
+    if number == 7_000:
+        raise Fatal("the row is empty")
+    return number
+
+
+@workflow
+async def import_rows(ctx: Context, count: int) -> int:
+    """So many rows that a page can show only some of them."""
+
+    async def one(branch: Context, number: int) -> bool:
+        return (await branch.try_step(read_row, number)).ok
+
+    return sum(await ctx.map("rows", one, range(count)))
+
+
 @workflow
 async def announce(ctx: Context, order: Order) -> str:
     """Tell the outside what happened to an order."""
@@ -192,6 +239,8 @@ WORKFLOWS: list[Workflow[Any, Any]] = [
     poll_orders,
     long_import,
     hostile,
+    review,
+    import_rows,
     announce,
     pack,
     courier,

@@ -18,7 +18,7 @@ from tests.browser.seed import ARABIC, WIDE
 from tests.browser.shop import POISON
 from tests.browser.site import Site
 
-TABS = ("history&entry=1", "signals", "undo", "io", "related", "acts", "raw")
+TABS = ("history&entry=1", "signals", "undo", "io", "published", "related", "acts", "raw")
 PAGES = {
     "": "What needs you",
     "runs": "Runs",
@@ -70,6 +70,9 @@ PAGES = {
     "runs/report-1": "report-1",
     "runs/books-1?tab=related": "books-1",
     "runs/paused-1?tab=acts": "paused-1",
+    "runs/review-1?tab=published": "review-1",
+    "runs/review-1?then=2": "review-1",
+    "runs/rows-1": "rows-1",
     f"runs/{ARABIC}": ARABIC,
     f"runs/{WIDE}": WIDE,
     **{f"runs/hostile-1?tab={tab}": "hostile-1" for tab in TABS},

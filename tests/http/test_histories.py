@@ -65,6 +65,30 @@ def _below(node: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
+async def test_lines_are_found_by_kind_and_by_text(desk: Desk) -> None:
+    path = "/api/runs/bad/history"
+    steps = (await desk.get(path, params={"kinds": "map,step", "text": "ROWS/~11", "limit": 3})).json()
+    rest = (await desk.get(path, params={"kinds": "step", "text": "rows/~11", "after": steps["next"]})).json()
+    undos = (await desk.get(path, params={"text": "undo done"})).json()
+    nothing = (await desk.get(path, params={"text": "nothing like this"})).json()
+    wrong = await desk.get(path, params={"kinds": "step,setp"})
+
+    assert (len(steps["entries"]), steps["matching"], rest["matching"], rest["next"]) == (3, 11, 11, None)
+    paths = {one["path"] for one in steps["entries"] + rest["entries"]}
+    assert paths == {f"rows/~{number}/read" for number in (11, *range(110, 120))}
+    assert [(one["path"], one["kind"]) for one in undos["entries"]] == [("reserve~undo", "undo")]
+    assert (nothing["entries"], nothing["matching"]) == ([], 0)
+    assert (wrong.status_code, wrong.json()["where"]) == (400, "kinds")
+
+
+async def test_an_undo_that_was_done_has_its_time(desk: Desk) -> None:
+    [undo] = (await desk.get("/api/runs/bad/undos")).json()["undos"]
+
+    assert (undo["path"], undo["state"], undo["attempts"]) == ("reserve", "undone", 1)
+    assert undo["at"] is not None
+    assert undo["took"] >= 0
+
+
 async def test_a_tree_shows_a_part_and_counts_the_rest(desk: Desk) -> None:
     whole = (await desk.get("/api/runs/good/tree", params={"limit": 100})).json()
     page = (await desk.get("/api/runs/good/tree", params={"under": "rows", "first": 50, "limit": 5})).json()

@@ -1,9 +1,11 @@
 // What can be done to one run.
 
 import { type Act, type Field, type Offer, offer, readJson, type Values } from "../acts";
-import { type Answer, type Repair, type Run, type RunStatus, send, type Why } from "../api";
+import { type Answer, read, type Repair, type Run, type RunStatus, type Schemas, send, type Why } from "../api";
+import type { Schema } from "../forms";
 import { changed } from "../live";
 import { toRun } from "../place";
+import { exampleOf } from "../schemas";
 import { command, target, withInput } from "../shell";
 import { words } from "../words";
 
@@ -14,6 +16,10 @@ export interface RunTarget {
   awaited: string[];
   /** The path of the selected or failed step. */
   path: string;
+  /** The types of the signals that its workflow declares; nothing if they are not known, or if any may be sent. */
+  signals?: Schemas["SignalType"][] | null;
+  /** What can be skipped now, with the type of each result; nothing if it is not known. */
+  skippable?: Schemas["SkippableList"];
 }
 
 const said = words.runActs;
@@ -119,12 +125,24 @@ const signal: Act<RunTarget> = {
   label: said.signal,
   title: said.signalTitle,
   permission: "steer",
-  fields: (one) => [
-    one.awaited.length > 1
-      ? { name: "name", label: said.signalName, kind: "choice", options: one.awaited.map((name) => ({ value: name, label: name })), initial: one.awaited[0] ?? "", help: said.awaited }
-      : { name: "name", label: said.signalName, kind: "text", initial: one.awaited[0] ?? "", isRequired: true, help: one.awaited.length > 0 ? said.awaited : said.notAwaited },
-    { name: "payload", label: said.payload, kind: "json", initial: "null", help: said.jsonHelp },
-  ],
+  prepare: async (one) => {
+    const found = await read("/api/workflows/{workflow}", { parts: { workflow: one.run.workflow } });
+    const own = found.workflows.find((each) => each.version === one.run.version);
+    return { ...one, signals: own?.signals ?? null };
+  },
+  fields: (one, values) => {
+    const names = [...new Set([...one.awaited, ...(one.signals ?? []).map((each) => each.name)])];
+    const initial = names[0] ?? "";
+    const name = String(values["name"] ?? initial);
+    const schema = one.signals?.find((each) => each.name === name)?.payload ?? null;
+    const help = one.awaited.includes(name) ? said.awaited : said.notAwaited;
+    return [
+      names.length > 1
+        ? { name: "name", label: said.signalName, kind: "select", options: names.map((each) => ({ value: each, label: each })), initial, help }
+        : { name: "name", label: said.signalName, kind: "text", initial, isRequired: true, help },
+      typedField("payload", said.payload, schema),
+    ];
+  },
   command: (one, values) =>
     withInput(command("signal", target(one.run.run_id, text(values, "name") || "NAME")), text(values, "payload") || "null"),
   send: async (one, values) => {
@@ -134,12 +152,36 @@ const signal: Act<RunTarget> = {
   },
 };
 
+/** A field for a value with a type, or for any JSON. */
+function typedField(name: string, label: string, schema: Schema | null): Field {
+  const initial = schema ? JSON.stringify(exampleOf(schema), null, 2) : "null";
+  return { name, label, kind: "json", schema, initial, help: schema ? said.typedHelp : said.jsonHelp };
+}
+
+/** Whether the place to skip can have a result: a wait for a time has none. */
+function takesResult(one: RunTarget, values: Values): boolean {
+  return one.skippable?.places.find((place) => place.path === values["path"])?.takes_result !== false;
+}
+
+/** So many places are offered to choose among; of more, the path is written. */
+const PLACES_MAX = 50;
+
+/** JSON in one line, as a command has it. */
+function oneLine(json: string): string {
+  try {
+    return JSON.stringify(JSON.parse(json)) ?? "null";
+  } catch {
+    return json || "null";
+  }
+}
+
 interface RepairParts {
   name: string;
   label: string;
   title: string;
   about: string;
-  fields: (one: RunTarget) => Field[];
+  prepare?: (one: RunTarget) => Promise<RunTarget>;
+  fields: (one: RunTarget, values: Values) => Field[];
   words: (one: RunTarget, values: Values) => string;
   ask: (one: RunTarget, values: Values, isDryRun: boolean) => Promise<Repair>;
   outcome: (found: Repair) => string;
@@ -153,6 +195,7 @@ function repair(given: RepairParts): Act<RunTarget> {
     title: given.title,
     about: given.about,
     permission: "steer",
+    ...(given.prepare ? { prepare: given.prepare } : {}),
     fields: given.fields,
     command: given.words,
     plan: (one, values) => given.ask(one, values, true),
@@ -220,21 +263,28 @@ const skip = repair({
   label: said.skip,
   title: said.skipTitle,
   about: said.skipAbout,
-  fields: (one) => [
-    path(one.path, said.skipPath),
-    { name: "result", label: said.result, kind: "json", initial: "null", help: said.jsonHelp },
-    reason(),
-  ],
+  prepare: async (one) => ({ ...one, skippable: await read("/api/runs/{run}/skippable", { parts: parts(one) }) }),
+  fields: (one, values) => {
+    const places = one.skippable?.places ?? [];
+    const initial = (places.find((place) => place.path === one.path) ?? places[0])?.path ?? one.path;
+    const chosen = places.find((place) => place.path === (values["path"] ?? initial));
+    const where: Field =
+      places.length > 0 && places.length <= PLACES_MAX
+        ? { name: "path", label: said.skipPath, kind: "select", initial, options: places.map((place) => ({ value: place.path, label: place.path })) }
+        : { ...path(initial, said.skipPath), help: one.skippable?.why_not || said.pathHelp };
+    const result = !takesResult(one, { path: initial, ...values }) ? [] : [typedField("result", said.result, chosen?.schema ?? null)];
+    return [where, ...result, reason()];
+  },
   words: (one, values) =>
     command(
       "skip",
-      [`--result=${text(values, "result") || "null"}`],
+      takesResult(one, values) && [`--result=${oneLine(text(values, "result"))}`],
       reasonWords(values),
       target(one.run.run_id, text(values, "path") || "PATH"),
     ),
   ask: async (one, values, isDryRun) => {
-    const result = readJson(values, "result", said.result);
-    const body = { path: text(values, "path"), result, reason: text(values, "reason"), dry_run: isDryRun };
+    const result = takesResult(one, values) ? { result: readJson(values, "result", said.result) } : {};
+    const body = { path: text(values, "path"), ...result, reason: text(values, "reason"), dry_run: isDryRun };
     return send("post", "/api/runs/{run}/skip", { parts: parts(one), body: body as never });
   },
   outcome: () => said.skipped,

@@ -3,31 +3,34 @@
 import "./run.css";
 import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { pageOffers } from "../acts";
 import { advised, offersOf, type RunTarget } from "../acts/runs";
-import type { Run } from "../api";
+import { read, type Run } from "../api";
 import { number } from "../formats";
 import { useHead } from "../head";
 import { useKeys } from "../keys";
-import { sameAs, useFollow, useReading } from "../live";
-import { CopyButton } from "../parts/copy";
+import { sameAs, useFollow } from "../live";
+import { copy, CopyButton } from "../parts/copy";
 import { Icon, Status } from "../parts/icon";
 import { ProblemBox } from "../parts/problem";
 import { Skeleton } from "../parts/states";
 import { FullTime, Took } from "../parts/time";
+import { toast, toastProblem } from "../parts/toasts";
 import { to, toRun } from "../place";
 import { ActsTab } from "../run/acts-tab";
 import { HistoryTab } from "../run/history-tab";
 import { InputTab } from "../run/input-tab";
 import { neighboursOf } from "../run/list";
 import { RawTab } from "../run/raw-tab";
-import { recordOf, type RunRecord } from "../run/record";
+import { PublishedTab } from "../run/published-tab";
+import { READINGS, type RunRecord, type RunTree, useRecord, useTree } from "../run/record";
 import { RelatedTab, relatedOf } from "../run/related-tab";
 import { SignalsTab } from "../run/signals-tab";
 import { TimelineTab } from "../run/timeline-tab";
-import { UndoTab, undoStack } from "../run/undo-tab";
-import { WhyBox } from "../run/why-box";
+import { UndoTab } from "../run/undo-tab";
+import { ThenBox, WhyBox } from "../run/why-box";
+import { session } from "../session";
 import { isEnded, originOf, wordOf } from "../statuses";
 import { words } from "../words";
 
@@ -41,22 +44,15 @@ interface Tab {
 export default function RunPage(props: { params: Record<string, string>; query: Record<string, string> }) {
   const name = props.params["run"] ?? "";
   const { route } = useLocation();
-  const ask = useMemo(() => recordOf(name), [name]);
-  const reading = useReading(`run ${name}`, ask, 4_000);
-  const record = reading.data.value;
+  const { reading, record } = useRecord(name);
   const id = record?.run.run_id;
   useEffect(() => {
     // A key may name another run later. The address names this one, so that it can be kept.
     if (!id || id === name) return;
-    sameAs(`run ${name}`, `run ${id}`);
+    for (const one of READINGS) sameAs(`run ${name}${one}`, `run ${id}${one}`);
     route(toRun(id, props.query), true);
   }, [id]);
-  const isActive = record !== undefined && !isEnded(record.run);
-  useFollow(
-    isActive ? record.run.run_id : undefined,
-    () => reading.data.peek()?.entries.at(-1)?.seq ?? 0,
-    () => reading.again(),
-  );
+  useFollow(record !== undefined && !isEnded(record.run) ? record.run.run_id : undefined);
   const title = record ? `${wordOf(record.run, record.waits)} · ${nameOf(record.run)} · ${record.run.workflow}` : name;
   useHead(title, [
     { text: words.nav.runs, href: to("runs") },
@@ -88,16 +84,18 @@ function Shown(props: { record: RunRecord; query: Record<string, string> }) {
   const { run, waits } = record;
   const { route } = useLocation();
   const selected = query["at"] ?? "";
+  const then = thenOf(query["then"]);
   const failedAt = run.failure ? originOf(run.failure).path : "";
   const target: RunTarget = {
     run,
     awaited: [...new Set(waits.filter((wait) => wait.kind === "signal").flatMap((wait) => wait.names))],
     path: selected || failedAt || waits[0]?.path || "",
   };
-  const offers = advised(offersOf(target), record.why);
+  const isPast = then !== undefined && (query["tab"] ?? "timeline") === "timeline";
+  const offers = isPast ? [] : advised(offersOf(target), record.why);
   useEffect(() => {
     pageOffers.value = offers;
-  }, [run.status, run.hold === null, selected, target.awaited.join()]);
+  }, [run.status, run.hold === null, selected, isPast, target.awaited.join()]);
   const tabs = tabsOf(record, query, target);
   const tab = tabs.find((one) => one.name === query["tab"]) ?? tabs[0];
   const { before, after } = neighboursOf(run.run_id);
@@ -116,16 +114,19 @@ function Shown(props: { record: RunRecord; query: Record<string, string> }) {
           </h1>
           <CopyButton text={nameOf(run)} label={words.run.copyName} />
           <Status run={run} waits={waits} isBadge />
-          {(before || after) && (
-            <div class="acts">
-              <Neighbour to={before} icon="up" label={words.run.before} />
-              <Neighbour to={after} icon="down" label={words.run.after} />
-            </div>
-          )}
+          <div class="acts">
+            <CopyAsTest run={run} />
+            <Neighbour to={before} icon="up" label={words.run.before} />
+            <Neighbour to={after} icon="down" label={words.run.after} />
+          </div>
         </div>
         <Meta record={record} />
       </div>
-      <WhyBox record={record} offers={offers} />
+      <Past
+        run={run.run_id}
+        then={tab?.name === "timeline" ? then : undefined}
+        show={(past) => (past ? <ThenBox tree={past} /> : <WhyBox record={record} offers={offers} />)}
+      />
       <nav class="tabs" aria-label={words.run.tabs}>
         {tabs.map((one) => (
           <a
@@ -144,20 +145,67 @@ function Shown(props: { record: RunRecord; query: Record<string, string> }) {
   );
 }
 
+/** The line of the history that the page looks back to, if it does. */
+function thenOf(text: string | undefined): number | undefined {
+  const line = Number(text ?? "");
+  return text && Number.isSafeInteger(line) && line >= 0 ? line : undefined;
+}
+
+/** The run at an earlier line, if the page looks back. The one that was shown stays until the next one is read. */
+function Past(props: { run: string; then: number | undefined; show: (past: RunTree | undefined) => ComponentChildren }) {
+  const { tree } = useTree(props.run, props.then);
+  const last = useRef<RunTree | undefined>(undefined);
+  if (props.then === undefined) last.current = undefined;
+  else if (tree) last.current = tree;
+  return <>{props.show(last.current)}</>;
+}
+
 function tabsOf(record: RunRecord, query: Record<string, string>, target: RunTarget): Tab[] {
-  const stack = undoStack(record.run, record.entries);
+  const then = thenOf(query["then"]);
+  const timeline = (past: RunTree | undefined) => <TimelineTab record={record} selected={query["at"] ?? ""} then={then} past={past} />;
   const related = relatedOf(record);
   const said = words.run.tabNames;
   return [
-    { name: "timeline", label: said.timeline, show: () => <TimelineTab record={record} selected={query["at"] ?? ""} target={target} /> },
-    { name: "history", label: said.history, count: record.entries.length, show: () => <HistoryTab record={record} at={query["entry"] ?? ""} /> },
+    {
+      name: "timeline",
+      label: said.timeline,
+      show: () => <Past run={record.run.run_id} then={then} show={timeline} />,
+    },
+    { name: "history", label: said.history, count: record.tree?.root.node.count ?? 0, show: () => <HistoryTab record={record} at={query["entry"] ?? ""} /> },
     { name: "signals", label: said.signals, show: () => <SignalsTab record={record} target={target} /> },
-    { name: "undo", label: said.undo, count: stack.length, show: () => <UndoTab record={record} stack={stack} /> },
+    { name: "undo", label: said.undo, count: record.undos.length, show: () => <UndoTab record={record} /> },
     { name: "io", label: said.io, show: () => <InputTab record={record} /> },
+    { name: "published", label: said.published, count: record.tree?.body.published.length ?? 0, show: () => <PublishedTab record={record} /> },
     { name: "related", label: said.related, count: related.length, show: () => <RelatedTab run={record.run} related={related} /> },
     { name: "acts", label: said.acts, count: record.acts.length, show: () => <ActsTab record={record} /> },
     { name: "raw", label: said.raw, show: () => <RawTab record={record} /> },
   ];
+}
+
+/** The run as a pytest, in the clipboard. */
+function CopyAsTest(props: { run: Run }) {
+  const [isBusy, setBusy] = useState(false);
+  const said = words.test;
+  const act = async () => {
+    setBusy(true);
+    try {
+      const found = await read("/api/runs/{run}/test", { parts: { run: props.run.run_id } });
+      await copy(found.text);
+      toast({ title: said.copied, text: said.use(found.file_name) });
+    } catch (error) {
+      toastProblem(said.failed, error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  // A test has the payloads of its run.
+  if (session.value?.sees_payloads === false) return null;
+  return (
+    <button type="button" class={`btn quiet sm ${isBusy ? "busy" : ""}`} aria-busy={isBusy} onClick={() => !isBusy && void act()}>
+      <Icon name="test" />
+      {said.copy}
+    </button>
+  );
 }
 
 function Neighbour(props: { to: string | undefined; icon: "up" | "down"; label: string }) {

@@ -17,6 +17,7 @@ import {
   type Values,
 } from "../acts";
 import { isSignedOut, Problem, type Repair } from "../api";
+import { number } from "../formats";
 import { words } from "../words";
 import { Command } from "./copy";
 import { Dialog, DialogHead } from "./dialog";
@@ -119,13 +120,24 @@ export function ActDialog() {
 }
 
 function AskDialog(props: { offer: Offer }) {
+  const { act } = props.offer;
+  const close = () => (asking.value = undefined);
+  return (
+    <Dialog label={act.title ?? plainLabel(act)} onClose={close} class={act.plan ? "wide" : "narrow-dialog"}>
+      <DialogHead title={act.title ?? plainLabel(act)} text={act.about} onClose={close} />
+      <ActForm offer={props.offer} onDone={close} onLeave={close} />
+    </Dialog>
+  );
+}
+
+/** The form of an act: its fields, what it would do, its command, and the button that does it. */
+export function ActForm(props: { offer: Offer; label?: string; onDone: () => void; onLeave?: () => void }) {
   const { act, target } = props.offer;
   const [values, setValues] = useState<Values>(() => initialValues(props.offer));
   const [problem, setProblem] = useState<Problem | undefined>(undefined);
   const [plan, setPlan] = useState<Repair | Outlook | undefined>(undefined);
   const [planProblem, setPlanProblem] = useState<Problem | undefined>(undefined);
   const isBusy = underWay.value === act.name;
-  const close = () => (asking.value = undefined);
   const change = (name: string, value: string | boolean) => {
     setValues((before) => changedValues(props.offer, before, name, value));
     if (!act.isPlanLive) setPlan(undefined);
@@ -142,7 +154,7 @@ function AskDialog(props: { offer: Offer }) {
   const submit = () =>
     attempt(async () => {
       await perform(props.offer, values);
-      close();
+      props.onDone();
     });
   useEffect(() => {
     if (!act.plan || !act.isPlanLive) return undefined;
@@ -168,47 +180,48 @@ function AskDialog(props: { offer: Offer }) {
     // After signing in again nothing is sent by itself: another person may have signed in.
     if (problem?.status === 401 && !isSignedOut.value) setProblem(undefined);
   }, [isSignedOut.value]);
+  const prefix = props.onLeave ? "act" : "here";
   return (
-    <Dialog label={act.title ?? plainLabel(act as Act<never>)} onClose={close} class={act.plan ? "wide" : "narrow-dialog"}>
-      <DialogHead title={act.title ?? plainLabel(act as Act<never>)} text={act.about} onClose={close} />
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void submit();
-        }}
-      >
-        <div class={act.plan ? "dialog-2" : "dialog-1"}>
-          <div class="form">
-            {problem && <ProblemBox problem={problem} />}
-            {act.fields?.(target, values).map((field) => (
-              <FormField key={field.name} id={`act-${field.name}`} field={field} values={values} onChange={change} />
-            ))}
-          </div>
-          {act.plan && <Plan act={act} plan={plan} problem={planProblem} />}
+    <form
+      aria-label={props.label}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!isBusy) void submit();
+      }}
+    >
+      <div class={act.plan ? "dialog-2" : props.onLeave ? "dialog-1" : ""}>
+        <div class="form">
+          {problem && <ProblemBox problem={problem} />}
+          {act.fields?.(target, values).map((field) => (
+            <FormField key={field.name} id={`${prefix}-${field.name}`} field={field} values={values} onChange={change} />
+          ))}
         </div>
-        <footer>
-          <Command text={act.command(target, values)} />
-          <div class="acts">
-            <button type="button" class="btn quiet" onClick={close}>
+        {act.plan && <Plan act={act} plan={plan} problem={planProblem} />}
+      </div>
+      <footer>
+        <Command text={act.command(target, values)} />
+        <div class="acts">
+          {props.onLeave && (
+            <button type="button" class="btn quiet" onClick={props.onLeave}>
               {words.leave}
             </button>
-            {act.plan && !act.isPlanLive && (
-              <button type="button" class="btn" onClick={() => void dryRun()}>
-                {words.acts.dryRun}
-              </button>
-            )}
-            <button
-              type="submit"
-              class={`btn ${act.isDangerous ? "danger solid" : "primary"} ${isBusy ? "busy" : ""}`}
-              aria-busy={isBusy}
-              disabled={isBusy}
-            >
-              {act.confirm ?? plainLabel(act as Act<never>)}
+          )}
+          {act.plan && !act.isPlanLive && (
+            <button type="button" class="btn" onClick={() => void dryRun()}>
+              {words.acts.dryRun}
             </button>
-          </div>
-        </footer>
-      </form>
-    </Dialog>
+          )}
+          <button
+            type="submit"
+            class={`btn ${act.isDangerous ? "danger solid" : "primary"} ${isBusy ? "busy" : ""}`}
+            aria-busy={isBusy}
+            disabled={isBusy}
+          >
+            {act.confirm ?? plainLabel(act)}
+          </button>
+        </div>
+      </footer>
+    </form>
   );
 }
 
@@ -265,14 +278,16 @@ function RepairPlan(props: { plan: Repair }) {
   const said = words.plan;
   return (
     <>
-      <PlanGroup title={said.dropped} paths={plan.dropped} icon="s-retrying" />
+      <PlanGroup title={said.dropped} paths={plan.dropped} count={plan.dropped_count} icon="s-retrying" />
+      <PlanGroup title={said.following} paths={plan.following} icon="s-running" />
+      <PlanGroup title={said.waits} paths={plan.waits} icon="s-waiting" />
       <PlanGroup title={said.retried} paths={plan.retried} icon="s-retrying" />
       <PlanGroup title={said.supplied} paths={plan.supplied} icon="s-completed" />
       <PlanGroup title={said.undone} paths={plan.undone} icon="s-undone" />
       <PlanGroup title={said.notUndone} paths={plan.not_undone} icon="s-warning" />
       <PlanGroup title={said.cancelled} paths={plan.cancelled} icon="s-cancelled" />
       <PlanGroup title={said.left} paths={plan.left} icon="s-skipped" />
-      <PlanGroup title={said.kept} paths={plan.kept} icon="s-completed" />
+      <PlanGroup title={said.kept} paths={plan.kept} count={plan.kept_count} icon="s-completed" />
       {plan.new_version !== null && <p class="gap-t">{said.version(plan.version, plan.new_version)}</p>}
     </>
   );
@@ -280,12 +295,14 @@ function RepairPlan(props: { plan: Repair }) {
 
 const PATHS_MAX = 12;
 
-function PlanGroup(props: { title: string; paths: string[]; icon: IconName }) {
+/** A list may have only some of the paths; `count` is how many they are. */
+function PlanGroup(props: { title: string; paths: string[]; count?: number; icon: IconName }) {
   if (props.paths.length === 0) return null;
+  const count = props.count ?? props.paths.length;
   return (
     <>
       <h4 class="plan-group">
-        {props.title} <span class="n">{props.paths.length}</span>
+        {props.title} <span class="n">{number(count)}</span>
       </h4>
       <ul class="plan">
         {props.paths.slice(0, PATHS_MAX).map((path) => (
@@ -294,7 +311,7 @@ function PlanGroup(props: { title: string; paths: string[]; icon: IconName }) {
             <code class="ell">{path}</code>
           </li>
         ))}
-        {props.paths.length > PATHS_MAX && <li class="dim">{words.plan.more(props.paths.length - PATHS_MAX)}</li>}
+        {count > PATHS_MAX && <li class="dim">{words.plan.more(count - PATHS_MAX)}</li>}
       </ul>
     </>
   );

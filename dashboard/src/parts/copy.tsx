@@ -5,7 +5,7 @@ import { words } from "../words";
 import { Icon } from "./icon";
 
 /** Copy a text, also where the browser offers no clipboard to a page without TLS. */
-async function copy(text: string): Promise<void> {
+export async function copy(text: string): Promise<void> {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
     return;

@@ -1,9 +1,12 @@
 // Form fields: label above, help or error below, and what was typed stays.
 
+import { useState } from "preact/hooks";
 import type { Field, Values } from "../acts";
+import { type Asked, askedIn, askedOf, initialOf, textOf } from "../forms";
 import { zoneName } from "../formats";
 import { words } from "../words";
 import { Icon } from "./icon";
+import { TypedField } from "./typed-field";
 
 export function FormField(props: {
   field: Field;
@@ -76,6 +79,18 @@ export function FormField(props: {
         {notes}
       </fieldset>
     );
+  const asked = field.kind === "json" ? askedOf(field.schema) : null;
+  if (asked)
+    return (
+      <TypedValue
+        key={JSON.stringify(field.schema)}
+        field={field}
+        asked={asked}
+        id={id}
+        text={String(value ?? "")}
+        onChange={(text) => props.onChange(field.name, text)}
+      />
+    );
   return (
     <div class={`field ${half}`}>
       <label for={id}>
@@ -106,5 +121,72 @@ export function FormField(props: {
       )}
       {notes}
     </div>
+  );
+}
+
+/** A value with a type: a form, or JSON for those who prefer it. What is passed on is JSON; nothing, while a field is wrong. */
+function TypedValue(props: { field: Field; asked: Asked; id: string; text: string; onChange: (text: string) => void }) {
+  const { asked, id, field } = props;
+  const [values, setValues] = useState<Values | null>(() => askedIn(asked, props.text) ?? initialOf(asked.fields));
+  const [errors, setErrors] = useState<Record<string, string>>({});
+  const [isLost, setLost] = useState(false);
+  const said = words.form;
+  const turn = (toJson: boolean) => {
+    const found = toJson ? null : askedIn(asked, props.text);
+    setLost(!toJson && !found);
+    if (toJson || found) setValues(found);
+    setErrors({});
+  };
+  const change = (name: string, value: string | boolean) => {
+    const next = { ...values, [name]: value };
+    const found = textOf(asked, next);
+    setValues(next);
+    setErrors(found.errors);
+    props.onChange(found.text);
+  };
+  return (
+    <fieldset class="typed">
+      <legend class="legend row">
+        {field.label}
+        <span class="seg end">
+          <button type="button" aria-pressed={values !== null} onClick={() => values === null && turn(false)}>
+            {said.form}
+          </button>
+          <button type="button" aria-pressed={values === null} onClick={() => values !== null && turn(true)}>
+            JSON
+          </button>
+        </span>
+      </legend>
+      {values === null ? (
+        <div class="field">
+          <textarea
+            class="input mono"
+            id={id}
+            aria-label={field.label}
+            value={props.text}
+            spellcheck={false}
+            onInput={(event) => props.onChange(event.currentTarget.value)}
+          />
+          {isLost && (
+            <p class="error" role="alert">
+              <Icon name="s-failed" />
+              {said.noForm}
+            </p>
+          )}
+        </div>
+      ) : (
+        asked.fields.map((one, place) => (
+          <TypedField
+            key={one.name}
+            field={asked.isOne ? { ...one, name: field.label } : one}
+            id={place === 0 ? id : `${id}-${place}`}
+            value={values[one.name] ?? one.initial}
+            error={errors[one.name]}
+            onChange={(value) => change(one.name, value)}
+          />
+        ))
+      )}
+      {field.help && <p class="help">{field.help}</p>}
+    </fieldset>
   );
 }

@@ -11,7 +11,9 @@ import { Icon } from "./icon";
 import type { IconName } from "./sprite";
 
 const ROW_PX = 28;
-const ROWS_MAX = 150;
+/** So many rows are in the page before and after those that are seen, and so many at most altogether. */
+const ROWS_BESIDE = 30;
+const ROWS_MAX = 148;
 const AXIS_PARTS = 6;
 
 const LOOKS: Record<State, { icon: IconName; mark: string }> = {
@@ -23,6 +25,7 @@ const LOOKS: Record<State, { icon: IconName; mark: string }> = {
   ended: { icon: "s-cancelled", mark: "st-cancelled" },
   running: { icon: "s-running", mark: "st-running" },
   none: { icon: "s-skipped", mark: "st-skipped" },
+  unread: { icon: "more", mark: "st-pending" },
 };
 
 export function StepTree(props: {
@@ -35,25 +38,46 @@ export function StepTree(props: {
   onSelect: (row: Row) => void;
   onFold: (row: Row, isOpen: boolean) => void;
   onOpen: () => void;
+  /** Rows that are seen and were not read. */
+  onMissing: (rows: Row[]) => void;
 }) {
   const { rows, selected } = props;
   const body = useRef<HTMLTableSectionElement>(null);
   const [first, last] = useWindow(body, rows.length);
-  const at = Math.max(0, rows.findIndex((row) => row.key === selected));
+  useEffect(() => {
+    const missing = rows.slice(first, last).filter((row) => row.unread);
+    if (missing.length > 0) props.onMissing(missing);
+  }, [rows, first, last]);
+  // A key may lead to a row that is not read yet: it has the focus until it is, and is selected then.
+  const [ahead, setAhead] = useState<number | undefined>(undefined);
+  const at = ahead ?? Math.max(0, rows.findIndex((row) => row.key === selected));
   const wantsFocus = useRef(false);
   useEffect(() => {
-    if (!wantsFocus.current) return;
+    const row = ahead === undefined ? undefined : rows[ahead];
+    if (!row || row.unread) return;
+    setAhead(undefined);
+    wantsFocus.current = true;
+    props.onSelect(row);
+  }, [rows, ahead]);
+  useEffect(() => {
+    // The row may come into the page only after the page has been scrolled to it.
+    if (!wantsFocus.current || at < first || at >= last) return;
     wantsFocus.current = false;
     const row = body.current?.querySelector<HTMLElement>('tr[tabindex="0"]');
     row?.focus({ preventScroll: true });
     row?.scrollIntoView({ block: "nearest" });
   });
   const go = (index: number) => {
-    const row = rows[Math.min(rows.length - 1, Math.max(0, index))];
+    const next = Math.min(rows.length - 1, Math.max(0, index));
+    const row = rows[next];
     if (!row) return;
     wantsFocus.current = true;
-    scrollToRow(body.current, rows.indexOf(row));
-    props.onSelect(row);
+    scrollToRow(body.current, next);
+    if (row.unread) setAhead(next);
+    else {
+      setAhead(undefined);
+      props.onSelect(row);
+    }
   };
   const pressed = (event: KeyboardEvent) => {
     const row = rows[at];
@@ -120,11 +144,17 @@ export function StepTree(props: {
             key={row.key}
             role="row"
             aria-level={Math.min(row.level, 9)}
+            aria-posinset={row.position}
+            aria-setsize={row.siblings}
+            aria-busy={row.unread ? true : undefined}
             aria-expanded={row.hasBelow ? row.isOpen : undefined}
             aria-selected={row.key === selected}
             aria-rowindex={first + index + 2}
             tabIndex={row.key === tabStop ? 0 : -1}
-            onClick={() => props.onSelect(row)}
+            onClick={() => {
+              setAhead(undefined);
+              if (!row.unread) props.onSelect(row);
+            }}
           >
             <td role="gridcell" class="step">
               <span class="step-in">
@@ -151,7 +181,7 @@ export function StepTree(props: {
                 <span class="name">
                   <bdi>{row.name}</bdi>
                 </span>
-                <Note row={row} />
+                {!row.unread && <Note row={row} />}
               </span>
             </td>
             <td role="gridcell" class="num try">
@@ -161,7 +191,7 @@ export function StepTree(props: {
               {row.span && (row.entry || row.hasBelow || row.isUndo) ? duration(row.span[1] - row.span[0]) : ""}
             </td>
             <td role="gridcell" class="line">
-              <Lane row={row} scale={props.scale} lastEnd={props.lastEnd} now={props.now} />
+              {row.unread ? <span class="lane" /> : <Lane row={row} scale={props.scale} lastEnd={props.lastEnd} now={props.now} />}
             </td>
           </tr>
         ))}
@@ -195,14 +225,15 @@ function Spacer(props: { rows: number }) {
 
 /** Which rows are near what is seen of the page. All of them, if there are few. */
 function useWindow(body: { current: HTMLElement | null }, count: number): [number, number] {
-  const [range, setRange] = useState<[number, number]>([0, ROWS_MAX]);
+  const [first, setFirst] = useState(0);
+  const shown = Math.min(ROWS_MAX, Math.ceil(innerHeight / ROW_PX) + 2 * ROWS_BESIDE);
   useEffect(() => {
-    if (count <= ROWS_MAX) return;
+    if (count <= shown) return;
     const look = () => {
       const top = body.current?.getBoundingClientRect().top ?? 0;
       const seen = Math.floor(Math.max(0, -top) / ROW_PX);
-      const first = Math.max(0, Math.min(count - ROWS_MAX, seen - Math.floor((ROWS_MAX - innerHeight / ROW_PX) / 2)));
-      setRange((before) => (Math.abs(before[0] - first) < 10 && before[1] === before[0] + ROWS_MAX ? before : [first, first + ROWS_MAX]));
+      const wanted = Math.max(0, Math.min(count - shown, seen - ROWS_BESIDE));
+      setFirst((before) => (Math.abs(before - wanted) < ROWS_BESIDE / 3 && before + shown <= count && wanted > 0 ? before : wanted));
     };
     look();
     addEventListener("scroll", look, { passive: true });
@@ -211,8 +242,8 @@ function useWindow(body: { current: HTMLElement | null }, count: number): [numbe
       removeEventListener("scroll", look);
       removeEventListener("resize", look);
     };
-  }, [count]);
-  return count <= ROWS_MAX ? [0, count] : [range[0], Math.min(count, range[1])];
+  }, [count, shown]);
+  return count <= shown ? [0, count] : [Math.min(first, count - shown), Math.min(count, first + shown)];
 }
 
 function scrollToRow(body: HTMLElement | null, index: number): void {

@@ -10,7 +10,7 @@ export function ActsTab(props: { record: RunRecord }) {
   const said = words.actsTab;
   if (acts.length === 0) return <None>{said.none}</None>;
   return (
-    <div class="bleed scroll-x">
+    <div class="bleed scroll-x" tabIndex={0} role="region" aria-label={words.run.tabNames.acts}>
       <table class="table" aria-label={said.label}>
         <thead>
           <tr>

@@ -1,16 +1,18 @@
 // The history: every entry in the order of its commit. It is only added to.
 
 import { useLocation } from "preact-iso";
-import { useMemo, useRef, useState } from "preact/hooks";
-import type { Entry } from "../api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Entry, read } from "../api";
 import { duration, number } from "../formats";
 import { useKeys } from "../keys";
+import { useReading } from "../live";
 import { CopyButton } from "../parts/copy";
 import { FailureBox } from "../parts/failure";
 import { Icon, IconButton } from "../parts/icon";
 import { isHidden, Json } from "../parts/json";
 import type { IconName } from "../parts/sprite";
-import { None } from "../parts/states";
+import { ProblemBox } from "../parts/problem";
+import { None, Skeleton } from "../parts/states";
 import { FullTime } from "../parts/time";
 import { root, toRun } from "../place";
 import { summaryOf } from "../statuses";
@@ -18,29 +20,53 @@ import { words } from "../words";
 import { isUndo } from "./places";
 import type { RunRecord } from "./record";
 
-const SHOWN = 150;
+const SHOWN = 120;
+const SETTLE_MS = 200;
 
 export function HistoryTab(props: { record: RunRecord; at: string }) {
-  const { run, entries } = props.record;
+  const { run, tree } = props.record;
   const { route } = useLocation();
   const [wanted, setWanted] = useState("");
-  const [from, setFrom] = useState(() => pageOf(entries, props.at));
+  const [asked, setAsked] = useState("");
+  const [after, setAfter] = useState(() => startOf(props.at));
   const input = useRef<HTMLInputElement>(null);
-  const found = useMemo(() => entries.filter((entry) => fits(entry, wanted.trim().toLowerCase())), [entries, wanted]);
-  const first = Math.min(from, Math.max(0, found.length - 1) - (Math.max(0, found.length - 1) % SHOWN));
-  const page = found.slice(first, first + SHOWN);
-  const chosen = entries.find((entry) => String(entry.seq) === props.at);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const reading = useReading(
+    `run-lines ${run.run_id} ${after} ${asked}`,
+    (signal) => read("/api/runs/{run}/history", { parts: { run: run.run_id }, query: { after, limit: SHOWN, text: asked }, signal }),
+    4_000,
+    { run: run.run_id },
+  );
+  const found = reading.data.value;
+  const last = useRef(found);
+  // The page before stays until the next one is read.
+  if (found) last.current = found;
+  const page = last.current?.entries ?? [];
+  const all = tree?.root.node.count ?? page.length;
+  const chosenHere = page.find((entry) => String(entry.seq) === props.at);
+  const chosen = useEntry(run.run_id, props.at, chosenHere);
+  // The pages before this one: their lines need not follow each other.
+  const before = useRef<number[]>([]);
   const start = Date.parse(run.started_at ?? run.created_at);
   const choose = (entry: Entry | undefined) =>
     route(toRun(run.run_id, { tab: "history", entry: entry && String(entry.seq) }), true);
   const move = (step: number) => {
-    const at = found.findIndex((entry) => entry === chosen);
-    const next = found[Math.min(found.length - 1, Math.max(0, at + step))];
-    choose(next);
-    setFrom(pageOf(found, String(next?.seq ?? "")));
+    const at = chosenHere ? page.indexOf(chosenHere) : -1;
+    choose(page[Math.min(page.length - 1, Math.max(0, at + step))]);
   };
+  const filter = (text: string) => {
+    setWanted(text);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => {
+      setAsked(text.trim());
+      setAfter(0);
+    }, SETTLE_MS);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
   useKeys({ f: () => input.current?.focus(), j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
-  if (entries.length === 0) return <None>{words.timeline.nothing}</None>;
+  if (reading.problem.value && !found) return <ProblemBox problem={reading.problem.value} again={() => reading.again()} />;
+  if (!last.current) return <Skeleton rows={8} label={words.reading} />;
+  if (page.length === 0 && asked === "" && after === 0) return <None>{words.timeline.nothing}</None>;
   const said = words.history;
   return (
     <div class={`split ${chosen ? "" : "alone"}`}>
@@ -55,16 +81,14 @@ export function HistoryTab(props: { record: RunRecord; at: string }) {
               placeholder={said.filterHint}
               autocomplete="off"
               spellcheck={false}
-              onInput={(event) => {
-                setWanted(event.currentTarget.value);
-                setFrom(0);
-              }}
+              onInput={(event) => filter(event.currentTarget.value)}
             />
-            <span class="count">{said.count(number(found.length), number(entries.length))}</span>
+            <span class="count">{said.count(number(last.current.matching ?? all), number(all))}</span>
           </div>
         </div>
-        <div class="scroll-x">
-          <table class="table hist" aria-label={said.label}>
+        <div class="scroll-x" tabIndex={0} role="region" aria-label={said.label}>
+          {page.length === 0 && <None>{said.nothing}</None>}
+          <table class="table hist" aria-label={said.label} aria-rowcount={(last.current.matching ?? all) + 1}>
             <colgroup>
               <col class="h-n" />
               <col class="h-t" />
@@ -83,7 +107,7 @@ export function HistoryTab(props: { record: RunRecord; at: string }) {
             </thead>
             <tbody>
               {page.map((entry) => (
-                <tr key={entry.seq} aria-selected={entry === chosen} onClick={() => choose(entry)}>
+                <tr key={entry.seq} aria-selected={String(entry.seq) === props.at} onClick={() => choose(entry)}>
                   <td class="num dim">
                     <a class="dim" href={toRun(run.run_id, { tab: "history", entry: String(entry.seq) })}>
                       {number(entry.seq)}
@@ -109,17 +133,24 @@ export function HistoryTab(props: { record: RunRecord; at: string }) {
         </div>
         <div class="tree-foot">
           <span>{said.appendOnly}</span>
-          {found.length > SHOWN && (
+          {(after > 0 || last.current.next !== null) && (
             <span class="pager">
-              {said.range(number(first + 1), number(first + page.length), number(found.length))}
-              <IconButton small icon="left" label={said.earlier} disabled={first === 0} onClick={() => setFrom(first - SHOWN)} />
+              {page.length > 0 && said.range(number(page[0]?.seq ?? 0), number(page.at(-1)?.seq ?? 0))}
+              <IconButton small icon="first" label={said.first} disabled={after === 0} onClick={() => setAfter(0)} />
+              <IconButton small icon="left" label={said.earlier} disabled={after === 0} onClick={() => setAfter(before.current.pop() ?? Math.max(0, after - SHOWN))} />
               <IconButton
                 small
                 icon="right"
                 label={said.later}
-                disabled={first + SHOWN >= found.length}
-                onClick={() => setFrom(first + SHOWN)}
+                disabled={last.current.next === null}
+                onClick={() => {
+                  before.current.push(after);
+                  setAfter(last.current?.next ?? after);
+                }}
               />
+              {asked === "" && (
+                <IconButton small icon="last" label={said.last} disabled={last.current.next === null} onClick={() => setAfter(Math.max(0, (tree?.body.last ?? 0) - SHOWN))} />
+              )}
             </span>
           )}
         </div>
@@ -129,18 +160,21 @@ export function HistoryTab(props: { record: RunRecord; at: string }) {
   );
 }
 
-function pageOf(entries: Entry[], seq: string): number {
-  const at = entries.findIndex((entry) => String(entry.seq) === seq);
-  return at === -1 ? 0 : at - (at % SHOWN);
+/** After which line the page of a line begins. */
+function startOf(seq: string): number {
+  const line = Number(seq);
+  return Number.isSafeInteger(line) && line > 0 ? line - 1 - ((line - 1) % SHOWN) : 0;
 }
 
-function fits(entry: Entry, wanted: string): boolean {
-  return (
-    wanted === "" ||
-    entry.path.toLowerCase().includes(wanted) ||
-    words.entryWords(entry.kind, entry.status).toLowerCase().includes(wanted) ||
-    (entry.failure !== null && summaryOf(entry.failure).toLowerCase().includes(wanted))
+/** The line of the address, also if it is not on this page. */
+function useEntry(run: string, seq: string, here: Entry | undefined): Entry | undefined {
+  const isElsewhere = seq !== "" && !here;
+  const reading = useReading(
+    `run-entry ${run} ${isElsewhere ? seq : ""}`,
+    async (signal) => (isElsewhere ? read("/api/runs/{run}/history/{seq}", { parts: { run, seq }, signal }) : undefined),
+    600_000,
   );
+  return here ?? reading.data.value;
 }
 
 function lookOf(entry: Entry): { icon: IconName; mark: string } {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Run } from "../api";
 import { reasonOf, shownOf, wordOf } from "../statuses";
-import { rowsOf } from "./places";
-import { aFailure, anEntry, aRun, aWait, moment, START } from "./samples.test-data";
+import { busySpans, find, graft, isWhole, placeOf, rowsOf } from "./places";
+import { withdrawnIn } from "./published-tab";
+import { pageAt } from "./record";
+import { aFailure, anEntry, aNode, aRun, aTree, aWait, moment, START } from "./samples.test-data";
 import { scaleOf } from "./scale";
-import { undoStack } from "./undo-tab";
 
 const shape = (rows: ReturnType<typeof rowsOf>["rows"]) => rows.map((row) => `${"  ".repeat(row.level - 1)}${row.name} ${row.state}`);
 
@@ -17,8 +17,9 @@ describe("the tree of a run", () => {
       anEntry(2, "payment/card/charge", { status: "failed", failure: aFailure() }),
       anEntry(3, "payment", { kind: "join", status: "failed", failure }),
       anEntry(4, "reserve~undo", { kind: "undo" }),
+      anEntry(5, "payment/card/charge~undo", { kind: "undo" }),
     ];
-    const tree = rowsOf(run, entries, [], new Map(), START);
+    const tree = rowsOf(run, placeOf(aTree(entries)), new Map(), START);
 
     expect(shape(tree.rows)).toEqual([
       "order failed",
@@ -28,16 +29,18 @@ describe("the tree of a run", () => {
       "      charge failed",
       "undo undone",
       "  reserve undone",
+      "  payment/card/charge undone",
     ]);
     expect(tree.failures).toEqual(["payment", "payment/card/charge"]);
+    expect(tree.rows[3]?.span).toEqual([START + 150, START + 200]); // without the undo of a step in it
   });
 
   it("closes a long loop, and lists its exceptions", () => {
     const entries = Array.from({ length: 40 }, (_, place) =>
       anEntry(place + 1, `rows/~${place}/parse`, place === 23 ? { status: "failed", failure: aFailure() } : {}),
     );
-    const closed = rowsOf(aRun(), entries, [], new Map(), START);
-    const open = rowsOf(aRun(), entries, [], new Map([["rows", true]]), START);
+    const closed = rowsOf(aRun(), placeOf(aTree(entries)), new Map(), START);
+    const open = rowsOf(aRun(), placeOf(aTree(entries)), new Map([["rows", true]]), START);
 
     expect(shape(closed.rows)).toEqual(["order done", "  rows done", "    ~23 done", "      parse failed"]);
     expect(closed.rows[1]?.note).toBe("~0 … ~39");
@@ -47,28 +50,69 @@ describe("the tree of a run", () => {
 
   it("shows what is waited for", () => {
     const run = aRun({ status: "waiting", ended_at: null });
-    const tree = rowsOf(run, [anEntry(1, "reserve")], [aWait("decision"), aWait("push", { kind: "retry" })], new Map(), START);
+    const tree = rowsOf(run, placeOf(aTree([anEntry(1, "reserve")], [aWait("decision"), aWait("push", { kind: "retry" })])), new Map(), START);
 
     expect(shape(tree.rows)).toEqual(["order waiting", "  reserve done", "  decision waiting", "  push retrying"]);
   });
 });
 
-describe("the undo stack", () => {
-  it("is in the order of a rollback", () => {
-    const entries = [
-      anEntry(1, "reserve", { can_undo: true }),
-      anEntry(2, "authorise", { can_undo: true, is_undone: true }),
-      anEntry(3, "ship"),
-      anEntry(4, "authorise~undo", { kind: "undo", attempts: 2 }),
-    ];
-    const states = (run: Run) => undoStack(run, entries).map((one) => `${one.entry.path} ${one.state}`);
+describe("the tree of a long run", () => {
+  const item = (number: number, changes = {}) => aNode(`rows/~${number}`, { number, entry: anEntry(number + 1, `rows/~${number}`, { kind: "item" }), ...changes });
+  const long = () =>
+    placeOf(
+      aNode("", {
+        count: 20_000, began_at: moment(0), ended_at: moment(9_000),
+        below: [aNode("rows", { children: 20_000, began_at: moment(0), ended_at: moment(9_000), below: [item(0), item(7, { failed: 1 }), item(19_999)] })],
+      }),
+    );
+  const open = new Map([["rows", true]]);
 
-    expect(states(aRun({ status: "compensation_failed", ended_at: null, failure: aFailure({ path: "reserve~undo" }) }))).toEqual([
-      "authorise undone",
-      "reserve failed",
-    ]);
-    expect(states(aRun({ status: "waiting", ended_at: null }))).toEqual(["authorise undone", "reserve possible"]);
-    expect(states(aRun())).toEqual(["authorise undone", "reserve notUndone"]);
+  it("is closed at first, and lists what it has of its exceptions", () => {
+    const { rows } = rowsOf(aRun(), long(), new Map(), START);
+
+    expect(rows.map((row) => row.key)).toEqual(["/", "rows", "rows/~7"]);
+    expect(rows.map((row) => [row.position, row.siblings])).toEqual([[1, 1], [1, 1], [8, 20_000]]);
+    expect(rows[1]?.marks).toEqual([]); // not of a part
+  });
+
+  it("has a row for each place, read or not, and takes those that are read later", () => {
+    const root = long();
+    const before = rowsOf(aRun(), root, open, START).rows;
+    const at = before.findIndex((row) => row.unread?.number === 250);
+    expect(before.length).toBe(20_002);
+    expect([before[at]?.state, before[at]?.position, pageAt("rows", 250)]).toEqual(["unread", 251, { under: "rows", first: 200 }]);
+
+    expect(graft(root, "rows", Array.from({ length: 100 }, (_, place) => item(200 + place)))).toBe(true);
+    const after = rowsOf(aRun(), root, open, START).rows;
+    expect([after.length, after[at]?.key, after[at]?.state]).toEqual([20_002, "rows/~250", "done"]);
+    expect([find(root, "rows/~250")?.node.number, find(root, "rows/~300"), isWhole(root)]).toEqual([250, undefined, false]);
+    expect(graft(root, "nowhere", [item(1)])).toBe(false);
+  });
+
+  it("folds no time of which it does not know what was done", () => {
+    expect(busySpans(long())).toContainEqual([START, START + 9_000]);
+  });
+});
+
+describe("a look into the past", () => {
+  it("shows what had begun, and neither the failure nor the waits of now", () => {
+    const run = aRun({ status: "failed", failure: aFailure({ path: "charge" }) });
+    const tree = aTree([anEntry(1, "reserve")]);
+    tree.below.push(aNode("charge", { number: 1, open_since: moment(150), is_moving: true }));
+    Object.assign(tree, { children: 2, is_moving: true });
+    const { rows } = rowsOf(run, placeOf(tree), new Map(), START, START + 200);
+
+    expect(shape(rows)).toEqual(["order running", "  reserve done", "  charge running"]);
+    expect(rows[0]?.span).toEqual([START, START + 200]);
+  });
+});
+
+describe("a stream", () => {
+  it("knows which lines were withdrawn when a step began again", () => {
+    const line = (offset: number, kind: "item" | "reset", source: string, since: number | null = null) => ({ offset, kind, source, since, value: offset });
+    const lines = [line(1, "item", "a"), line(2, "item", "b"), line(3, "item", "a"), line(4, "reset", "a", 2), line(5, "item", "a")];
+
+    expect([...withdrawnIn(lines)]).toEqual([3]);
   });
 });
 

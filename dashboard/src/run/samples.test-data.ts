@@ -1,6 +1,6 @@
 // A run and its parts, for tests.
 
-import type { Entry, Failure, Run, Wait } from "../api";
+import type { Entry, Failure, Node, Run, Wait } from "../api";
 
 export const START = Date.UTC(2026, 10, 17, 9, 12, 4);
 
@@ -34,4 +34,51 @@ export function aFailure(changes: Partial<Failure> = {}): Failure {
 
 export function aWait(path: string, changes: Partial<Wait> = {}): Wait {
   return { path, kind: "signal", due_at: null, names: ["approve"], failed_attempts: [], where: [], ...changes };
+}
+
+export function aNode(path: string, changes: Partial<Node> = {}): Node {
+  const entry = changes.entry ?? null;
+  const below = changes.below ?? [];
+  return {
+    name: path.slice(path.lastIndexOf("/") + 1), path, number: 0, entry, omitted: null, open_since: null, waits: [], progress: null,
+    count: entry ? 1 : 0, failed: entry?.status === "failed" ? 1 : 0, retried: 0, is_moving: false,
+    began_at: entry && new Date(Date.parse(entry.at) - entry.took * 1_000).toISOString(), ended_at: entry && entry.at,
+    children: below.length, below, ...changes,
+  };
+}
+
+/** A tree of these entries and waits, as the server makes it. */
+export function aTree(entries: Entry[], waits: Wait[] = []): Node {
+  const root = aNode("");
+  const places = new Map<string, Node>([["", root]]);
+  const place = (path: string): Node => {
+    const found = places.get(path);
+    if (found) return found;
+    const above = place(path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "");
+    const made = aNode(path, { number: above.below.length });
+    places.set(path, made);
+    above.below.push(made);
+    above.children += 1;
+    return made;
+  };
+  const eachAbove = (path: string, change: (node: Node) => void) => {
+    for (let at = path; ; at = at.includes("/") ? at.slice(0, at.lastIndexOf("/")) : "") {
+      change(place(at));
+      if (at === "") return;
+    }
+  };
+  for (const entry of entries) {
+    Object.assign(place(entry.path), { entry });
+    eachAbove(entry.path, (node) => {
+      node.count += 1;
+      if (entry.status === "failed") node.failed += 1;
+      node.began_at = node.began_at && node.began_at < entry.at ? node.began_at : entry.at;
+      node.ended_at = node.ended_at && node.ended_at > entry.at ? node.ended_at : entry.at;
+    });
+  }
+  for (const wait of waits) {
+    place(wait.path).waits.push(wait);
+    eachAbove(wait.path, (node) => (node.is_moving = true));
+  }
+  return root;
 }

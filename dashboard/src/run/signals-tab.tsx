@@ -1,8 +1,12 @@
 // Signals: what the run waits for, what it has received, and what it has not read.
 
-import { offer } from "../acts";
+import { useEffect, useState } from "preact/hooks";
+import { mayDo, type Offer, offer, prepared } from "../acts";
 import { runActs, type RunTarget } from "../acts/runs";
-import { ActBar } from "../parts/acts";
+import { read } from "../api";
+import { number } from "../formats";
+import { useReading } from "../live";
+import { ActForm } from "../parts/acts";
 import { None } from "../parts/states";
 import { FullTime, Time } from "../parts/time";
 import { isEnded } from "../statuses";
@@ -10,10 +14,18 @@ import { words } from "../words";
 import { Json } from "../parts/json";
 import type { RunRecord } from "./record";
 
+const RECEIVED_MAX = 50;
+
 export function SignalsTab(props: { record: RunRecord; target: RunTarget }) {
-  const { run, waits, entries, pendingSignals } = props.record;
+  const { run, waits, pending } = props.record;
   const awaited = waits.filter((wait) => wait.kind === "signal" || wait.kind === "topic");
-  const received = entries.filter((entry) => entry.kind === "receive" || entry.kind === "receive_many" || entry.kind === "topic");
+  const page = useReading(
+    `run-received ${run.run_id}`,
+    (signal) => read("/api/runs/{run}/history", { parts: { run: run.run_id }, query: { kinds: "receive,receive_many,topic", limit: RECEIVED_MAX }, signal }),
+    6_000,
+    { run: run.run_id, floor: 1_000 },
+  ).data.value;
+  const received = page?.entries ?? [];
   const said = words.signals;
   return (
     <div class="cols tab-cols">
@@ -26,7 +38,7 @@ export function SignalsTab(props: { record: RunRecord; target: RunTarget }) {
           {awaited.length === 0 ? (
             <None>{isEnded(run) ? said.ended : said.noneAwaited}</None>
           ) : (
-            <div class="scroll-x">
+            <div class="scroll-x" tabIndex={0} role="region" aria-label={said.awaited}>
               <table class="table inset">
                 <thead>
                   <tr>
@@ -51,24 +63,30 @@ export function SignalsTab(props: { record: RunRecord; target: RunTarget }) {
         <section class="section">
           <div class="bar">
             <h2>{said.unread}</h2>
-            <span class="dim">{pendingSignals.length}</span>
+            <span class="dim">{pending.length}</span>
           </div>
-          {pendingSignals.length === 0 ? (
+          {pending.length === 0 ? (
             <None>{said.noneUnread}</None>
           ) : (
-            <ul class="bullets">
-              {pendingSignals.map((name, place) => (
-                <li key={`${place} ${name}`}>
-                  <code>{name}</code>
-                </li>
-              ))}
-            </ul>
+            pending.map((one) => (
+              <details class="fold ruled" key={one.number}>
+                <summary>
+                  <code>
+                    <bdi>{one.name}</bdi>
+                  </code>
+                  <span class="end dim">
+                    <Time at={one.sent_at} />
+                  </span>
+                </summary>
+                <Json value={one.payload} label={one.name} />
+              </details>
+            ))
           )}
         </section>
         <section class="section">
           <div class="bar">
             <h2>{said.received}</h2>
-            <span class="dim">{received.length}</span>
+            <span class="dim">{number(page?.matching ?? received.length)}</span>
           </div>
           {received.length === 0 ? (
             <None>{said.noneReceived}</None>
@@ -85,17 +103,37 @@ export function SignalsTab(props: { record: RunRecord; target: RunTarget }) {
               </details>
             ))
           )}
+          {page?.next != null && <p class="dim small">{said.newestOf(received.length, number(page.matching ?? 0))}</p>}
         </section>
       </div>
-      {!isEnded(run) && (
-        <section class="box">
-          <div class="pad form">
-            <h2>{said.send}</h2>
-            <p class="two">{awaited.length > 0 ? said.sendNow : said.sendEarly}</p>
-            <ActBar offers={[offer(runActs.signal, props.target)]} isBelow />
-          </div>
-        </section>
-      )}
+      {!isEnded(run) && <Send target={props.target} isAwaited={awaited.length > 0} />}
     </div>
+  );
+}
+
+/** The form of a signal, from the type that the workflow declares for it. What was typed stays while the page is read again. */
+function Send(props: { target: RunTarget; isAwaited: boolean }) {
+  const said = words.signals;
+  const { run, awaited } = props.target;
+  const [ready, setReady] = useState<Offer | undefined>(undefined);
+  const [sent, setSent] = useState(0);
+  useEffect(() => {
+    let isHere = true;
+    void prepared(offer(runActs.signal, props.target)).then((one) => isHere && setReady(one));
+    return () => (isHere = false);
+  }, [run.run_id, run.version, awaited.join(), sent]);
+  if (!ready) return <section class="box" aria-busy="true" />;
+  return (
+    <section class="box">
+      <div class="pad form">
+        <h2>{said.send}</h2>
+        <p class="two">{props.isAwaited ? said.sendNow : said.sendEarly}</p>
+        {mayDo(ready) ? (
+          <ActForm key={`${awaited.join()} ${sent}`} offer={ready} label={said.send} onDone={() => setSent(sent + 1)} />
+        ) : (
+          <p class="dim small">{words.acts.readOnly}</p>
+        )}
+      </div>
+    </section>
   );
 }

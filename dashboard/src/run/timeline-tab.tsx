@@ -1,60 +1,149 @@
 // The steps of a run with their times, and beside them what is known of the selected one.
 
 import { useLocation } from "preact-iso";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import type { RunTarget } from "../acts/runs";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Entry, read } from "../api";
 import { seconds } from "../clock";
-import { duration } from "../formats";
+import { duration, number, size } from "../formats";
 import { useKeys } from "../keys";
+import { useReading } from "../live";
 import { CopyButton } from "../parts/copy";
 import { FailureBox } from "../parts/failure";
 import { Icon, IconButton } from "../parts/icon";
 import { Json } from "../parts/json";
-import { None } from "../parts/states";
+import { None, Skeleton } from "../parts/states";
 import { FullTime } from "../parts/time";
 import { StepTree } from "../parts/tree";
 import { toRun } from "../place";
 import { isEnded, originOf } from "../statuses";
-import { size } from "../formats";
 import { words } from "../words";
-import { type Row, rowsOf, spanOf } from "./places";
-import type { RunRecord } from "./record";
+import { busySpans, everyPlace, isWhole, type Place, type Row, rowsOf } from "./places";
+import { PublishedState } from "./published-tab";
+import { pageAt, type RunRecord, type RunTree, useWay } from "./record";
 import { scaleOf } from "./scale";
 
-export function TimelineTab(props: { record: RunRecord; selected: string; target: RunTarget }) {
-  const { record } = props;
-  const { run, entries, waits } = record;
+export function TimelineTab(props: { record: RunRecord; selected: string; then: number | undefined; past: RunTree | undefined }) {
+  const { record, past } = props;
+  const { run } = record;
   const { route } = useLocation();
+  const tree = past ?? record.tree;
+  useWay(tree, props.selected || (past || !run.failure ? "" : originOf(run.failure).path));
+  return (
+    <>
+      {record.tree && <Travel record={record} now={record.tree} then={props.then} past={past} selected={props.selected} />}
+      {!tree ? (
+        <Skeleton rows={8} label={words.reading} />
+      ) : tree.root.below.length === 0 && !run.failure ? (
+        <None>{past ? words.timeline.nothingThen : words.timeline.nothing}</None>
+      ) : (
+        <Steps
+          record={record}
+          tree={tree}
+          isPast={past !== undefined}
+          selected={props.selected}
+          onSelect={(key) => route(toRun(run.run_id, { at: key, then: past && String(past.body.at) }), true)}
+        />
+      )}
+    </>
+  );
+}
+
+const SETTLE_MS = 120;
+
+/** The slider over the history. The page follows once it rests. */
+function Travel(props: { record: RunRecord; now: RunTree; then: number | undefined; past: RunTree | undefined; selected: string }) {
+  const { run } = props.record;
+  const { route } = useLocation();
+  const said = words.travel;
+  const { last } = props.now.body;
+  const [held, setHeld] = useState<number | undefined>(undefined);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const at = Math.min(last, held ?? props.then ?? last);
+  const go = (seq: number) => {
+    const next = Math.min(last, Math.max(0, seq));
+    setHeld(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => {
+      route(toRun(run.run_id, { at: props.selected, then: next < last ? String(next) : undefined }), true);
+      setHeld(undefined);
+    }, SETTLE_MS);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
+  if (last === 0) return null;
+  const isNow = at === last;
+  const moment = props.past && props.past.body.at === at ? props.past.body.moment : undefined;
+  const text = said.entry(number(at), number(last));
+  return (
+    <div class={`travel ${isNow ? "" : "past"}`} role="group" aria-label={said.label}>
+      <div class="row tight">
+        <IconButton small icon="first" label={said.first} disabled={at === 0} onClick={() => go(0)} />
+        <IconButton small icon="left" label={said.before} disabled={at === 0} onClick={() => go(at - 1)} />
+        <IconButton small icon="right" label={said.after} disabled={isNow} onClick={() => go(at + 1)} />
+        <IconButton small icon="last" label={said.last} disabled={isNow} onClick={() => go(last)} />
+      </div>
+      <input
+        type="range"
+        min={0}
+        max={last}
+        value={at}
+        aria-label={said.slider}
+        aria-valuetext={text}
+        onInput={(event) => go(Number(event.currentTarget.value))}
+      />
+      <div class="past-note">
+        <output>
+          {!isNow && <Icon name="s-timed_out" class="warn-text" />}
+          <span>
+            {text} · {isNow ? said.now : moment && <FullTime at={moment} exact />}
+          </span>
+        </output>
+        {!isNow && (
+          <button type="button" class="btn sm" onClick={() => go(last)}>
+            {said.back}
+          </button>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Steps(props: { record: RunRecord; tree: RunTree; isPast: boolean; selected: string; onSelect: (key: string) => void }) {
+  const { record, tree, isPast } = props;
+  const { run } = record;
+  const { root, body } = tree;
   const [opened, setOpened] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [folds, setFolds] = useState(true);
   const [isClosed, setClosed] = useState(false);
+  const then = isPast ? Date.parse(body.moment) : undefined;
   // A run that moves is drawn up to now, once a second.
-  const now = isEnded(run) ? 0 : seconds.value * 1_000;
-  const tree = useMemo(() => rowsOf(run, entries, waits, opened, now), [run, entries, waits, opened, now]);
+  const now = then ?? (isEnded(run) ? 0 : seconds.value * 1_000);
+  const { rows, failures } = useMemo(() => rowsOf(run, root, opened, now, then), [run, root, opened, now, then]);
   const scale = useMemo(() => {
-    const spans = entries.map(spanOf);
-    const from = run.started_at ? Date.parse(run.started_at) : Math.min(...spans.map((span) => span[0]), Date.parse(run.created_at));
-    const until = run.ended_at ? Date.parse(run.ended_at) : Math.max(now, ...spans.slice(-1).map((span) => span[1]));
+    const spans = busySpans(root);
+    const starts = spans.map((span) => span[0]);
+    const ends = spans.map((span) => span[1]);
+    const from = run.started_at ? Date.parse(run.started_at) : Math.min(...starts, Date.parse(run.created_at));
+    const until = then ?? (run.ended_at ? Date.parse(run.ended_at) : Math.max(now, ...ends));
     return scaleOf(spans, from, until, folds);
-  }, [run, entries, folds, now]);
-  const lastEnd = useMemo(() => entries.reduce((last, entry) => Math.max(last, Date.parse(entry.at)), scale.from), [entries, scale.from]);
-  const failedAt = run.failure ? originOf(run.failure).path : "";
-  const first = tree.rows.find((row) => row.path === failedAt && failedAt)?.key ?? tree.rows.find((row) => row.waits.length > 0)?.key ?? "/";
-  const selected = props.selected || first;
-  const row = tree.rows.find((one) => one.key === selected) ?? tree.rows[0];
+  }, [run, root, folds, now, then]);
+  const lastEnd = root.node.ended_at ? Date.parse(root.node.ended_at) : scale.from;
+  const failedAt = run.failure && !isPast ? originOf(run.failure).path : "";
+  const moving = rows.find((row) => row.waits.length > 0 || (isPast && row.node?.open_since));
+  const first = rows.find((row) => row.path === failedAt && failedAt)?.key ?? moving?.key ?? "/";
+  const selected = rows.some((row) => row.key === props.selected) ? props.selected : first;
+  const row = rows.find((one) => one.key === selected) ?? rows[0];
   const select = (one: Row) => {
     setClosed(false);
-    route(toRun(run.run_id, { at: one.key }), true);
+    props.onSelect(one.key);
   };
   const step = (by: number) => {
-    const at = tree.failures.indexOf(selected);
-    const next = tree.failures[(at + by + tree.failures.length) % Math.max(1, tree.failures.length)];
-    const found = tree.rows.find((one) => one.key === next);
+    const at = failures.indexOf(selected);
+    const next = failures[(at + by + failures.length) % Math.max(1, failures.length)];
+    const found = rows.find((one) => one.key === next);
     if (found) select(found);
   };
   useKeys({ n: () => step(1), p: () => step(-1) });
   useEffect(() => setClosed(false), [selected]);
-  if (entries.length === 0 && waits.length === 0) return <None>{words.timeline.nothing}</None>;
   return (
     <div class={`split ${isClosed ? "alone" : ""}`}>
       <div>
@@ -72,43 +161,50 @@ export function TimelineTab(props: { record: RunRecord; selected: string; target
         </div>
         <StepTree
           label={words.timeline.label(run.key ?? run.run_id)}
-          rows={tree.rows}
+          rows={rows}
           scale={scale}
           lastEnd={lastEnd}
           now={now || lastEnd}
           selected={selected}
           onSelect={select}
-          onFold={(one, isOpen) => setOpened((before) => new Map(before).set(one.key, isOpen))}
+          onFold={(one, isOpen) => {
+            setOpened((before) => new Map(before).set(one.key, isOpen));
+            if (isOpen && one.node && one.node.below.length === 0) tree.want([pageAt(one.path, 0)]);
+          }}
           onOpen={() => {
             setClosed(false);
             document.getElementById("step-panel")?.focus();
           }}
+          onMissing={(missing) => tree.want(missing.flatMap((one) => (one.unread ? [pageAt(one.unread.under, one.unread.number)] : [])))}
         />
         <div class="tree-foot">
-          <span>{sums(record, scale.until - scale.from)}</span>
+          <span>{sums(root, scale.until - scale.from)}</span>
           {scale.isFolded && <span>{words.timeline.folded}</span>}
+          {isPast && <span>{words.travel.off}</span>}
         </div>
       </div>
-      {!isClosed && row && <StepPanel record={record} row={row} target={props.target} onClose={() => setClosed(true)} />}
+      {!isClosed && row && <StepPanel record={record} tree={tree} isPast={isPast} row={row} onClose={() => setClosed(true)} />}
     </div>
   );
 }
 
-/** How much of the time of a run was work. */
-function sums(record: RunRecord, whole: number): string {
-  const work = record.entries.filter((entry) => entry.kind === "step" || entry.kind === "once" || entry.kind === "undo");
+/** How much of the time of a run was work; of a run that was not read wholly, how many lines it has. */
+function sums(root: Place, whole: number): string {
+  if (!isWhole(root)) return words.timeline.lines(duration(whole), number(root.node.count));
+  const entries = everyPlace(root).flatMap((one) => one.node.entry ?? []);
+  const work = entries.filter((entry) => entry.kind === "step" || entry.kind === "once" || entry.kind === "undo");
   const busy = work.reduce((sum, entry) => sum + entry.took * 1_000, 0);
   return words.timeline.sums(duration(whole), duration(busy), work.length);
 }
 
-function StepPanel(props: { record: RunRecord; row: Row; target: RunTarget; onClose: () => void }) {
-  const { row, record } = props;
-  const { entry } = row;
+function StepPanel(props: { record: RunRecord; tree: RunTree; isPast: boolean; row: Row; onClose: () => void }) {
+  const { row, record, isPast } = props;
   const { run } = record;
   const said = words.step;
-  const progress = record.progress.find((one) => one.path === row.path);
+  const entry = useWholeEntry(run.run_id, row);
+  const progress = isPast ? undefined : record.progress.find((one) => one.path === row.path);
   const isStopped = row.path !== "" && run.failure?.path === row.path;
-  const failure = entry?.failure ?? (row.key === "/" || isStopped ? run.failure : null);
+  const failure = entry?.failure ?? (!isPast && (row.key === "/" || isStopped) ? run.failure : null);
   return (
     <aside class="panel" id="step-panel" aria-label={said.label} tabIndex={-1}>
       <header>
@@ -169,10 +265,18 @@ function StepPanel(props: { record: RunRecord; row: Row; target: RunTarget; onCl
             )}
           </>
         ))}
-        {row.key === "/" && (
+        {row.node?.open_since && (
+          <>
+            <dt>{said.openSince}</dt>
+            <dd>
+              <FullTime at={row.node.open_since} exact />
+            </dd>
+          </>
+        )}
+        {row.node && row.hasBelow && (
           <>
             <dt>{said.entries}</dt>
-            <dd>{record.entries.length}</dd>
+            <dd>{number(row.node.count)}</dd>
           </>
         )}
         {progress && (
@@ -197,11 +301,69 @@ function StepPanel(props: { record: RunRecord; row: Row; target: RunTarget; onCl
               <Icon name="right" />
               {said.result} <span class="dim">{entry.value === null ? said.nothing : size(entry.value)}</span>
             </summary>
-            <Json value={entry.value} label={said.result} />
+            {row.node?.omitted && entry === row.entry ? (
+              <p class="none">{words.reading}</p>
+            ) : (
+              <Json value={entry.value} label={said.result} />
+            )}
           </details>
         </div>
       )}
+      {isPast && <Then tree={props.tree} />}
+      {!isPast && row.key === "/" && <PublishedState published={props.tree.body.published} />}
     </aside>
+  );
+}
+
+/** The line of a row; a long value was left out of the tree, and is read when it is shown. */
+function useWholeEntry(run: string, row: Row): Entry | undefined {
+  const seq = row.node?.omitted && row.entry ? row.entry.seq : undefined;
+  const reading = useReading(
+    `run-entry ${run} ${seq ?? ""}`,
+    async (signal) => (seq === undefined ? undefined : read("/api/runs/{run}/history/{seq}", { parts: { run, seq: String(seq) }, signal })),
+    600_000,
+  );
+  return reading.data.value ?? row.entry;
+}
+
+/** What else is known of the run at that time. */
+function Then(props: { tree: RunTree }) {
+  const said = words.travel;
+  const { root, body } = props.tree;
+  const places = everyPlace(root);
+  const open = places.filter((place) => place.node.open_since);
+  const stack = places
+    .flatMap((place) => (place.node.entry?.can_undo && !place.node.entry.is_undone ? [place.node.entry] : []))
+    .sort((one, other) => other.seq - one.seq);
+  return (
+    <>
+      <h3>{said.open}</h3>
+      {open.length === 0 ? <None>{said.noneOpen}</None> : <Paths paths={open.map((place) => place.node.path)} />}
+      <PublishedState published={body.published} title={said.published} none={said.nonePublished} />
+      {isWhole(root) && (
+        <>
+          <h3>{said.undo}</h3>
+          {stack.length === 0 ? <None>{said.noUndo}</None> : <Paths paths={stack.map((entry) => entry.path)} />}
+        </>
+      )}
+    </>
+  );
+}
+
+const PATHS_MAX = 20;
+
+function Paths(props: { paths: string[] }) {
+  return (
+    <ul class="bullets">
+      {props.paths.slice(0, PATHS_MAX).map((path) => (
+        <li key={path}>
+          <code>
+            <bdi>{path}</bdi>
+          </code>
+        </li>
+      ))}
+      {props.paths.length > PATHS_MAX && <li class="dim">{words.why.more(props.paths.length - PATHS_MAX)}</li>}
+    </ul>
   );
 }
 

@@ -2,7 +2,6 @@
 
 import { offer } from "../acts";
 import { runActs } from "../acts/runs";
-import type { Entry, Run } from "../api";
 import { duration } from "../formats";
 import { ActBar } from "../parts/acts";
 import { Icon } from "../parts/icon";
@@ -10,51 +9,29 @@ import type { IconName } from "../parts/sprite";
 import { None } from "../parts/states";
 import { Time } from "../parts/time";
 import { toRun } from "../place";
-import { isEnded } from "../statuses";
 import { words } from "../words";
-import { isUndo, undonePath } from "./places";
-import type { RunRecord } from "./record";
+import type { RunRecord, Undo } from "./record";
 
-type UndoState = "undone" | "failed" | "notUndone" | "possible";
-
-export interface Undo {
-  entry: Entry;
-  state: UndoState;
-  undo: Entry | undefined;
-}
-
-/** The stack, in the order of a rollback. */
-export function undoStack(run: Run, entries: Entry[]): Undo[] {
-  const undos = new Map(entries.filter(isUndo).map((entry) => [undonePath(entry.path), entry]));
-  const stopped = run.status === "compensation_failed" && run.failure ? undonePath(run.failure.path) : undefined;
-  const isOver = isEnded(run) || run.status === "compensation_failed";
-  return entries
-    .filter((entry) => entry.can_undo && !isUndo(entry))
-    .sort((one, other) => other.seq - one.seq)
-    .map((entry): Undo => {
-      const undo = undos.get(entry.path);
-      const state = entry.is_undone ? "undone" : stopped === entry.path ? "failed" : isOver ? "notUndone" : "possible";
-      return { entry, state, undo };
-    });
-}
+type UndoState = Undo["state"];
 
 const LOOKS: Record<UndoState, { icon: IconName; mark: string }> = {
   undone: { icon: "s-undone", mark: "st-undone" },
   failed: { icon: "s-failed", mark: "st-failed loud" },
-  notUndone: { icon: "s-skipped", mark: "st-skipped" },
-  possible: { icon: "s-pending", mark: "st-pending" },
+  "not undone": { icon: "s-skipped", mark: "st-skipped" },
+  next: { icon: "s-pending", mark: "st-pending" },
+  kept: { icon: "s-skipped", mark: "st-skipped" },
 };
 
-export function UndoTab(props: { record: RunRecord; stack: Undo[] }) {
-  const { run } = props.record;
+export function UndoTab(props: { record: RunRecord }) {
+  const { run, undos: stack } = props.record;
   const said = words.undo;
-  if (props.stack.length === 0) return <None>{said.none}</None>;
-  const undone = props.stack.filter((one) => one.state === "undone").length;
+  if (stack.length === 0) return <None>{said.none}</None>;
+  const undone = stack.filter((one) => one.state === "undone").length;
   return (
     <>
       <div class="section-s">
         <p class="sub">
-          {said.order} {said.sum(undone, props.stack.length)}
+          {said.order} {said.sum(undone, stack.length)}
         </p>
         {run.status === "compensation_failed" && (
           <div class="gap-t">
@@ -83,11 +60,11 @@ export function UndoTab(props: { record: RunRecord; stack: Undo[] }) {
             </tr>
           </thead>
           <tbody>
-            {props.stack.map((one, place) => (
-              <tr key={one.entry.seq}>
-                <td class="num">{props.stack.length - place}</td>
+            {stack.map((one, place) => (
+              <tr key={one.path}>
+                <td class="num">{stack.length - place}</td>
                 <td class="path">
-                  <a href={toRun(run.run_id, { at: one.entry.path })}>{one.entry.path}</a>
+                  <a href={toRun(run.run_id, { at: one.path })}>{one.path}</a>
                 </td>
                 <td>
                   <span class={`st ${LOOKS[one.state].mark}`}>
@@ -95,10 +72,10 @@ export function UndoTab(props: { record: RunRecord; stack: Undo[] }) {
                     {said.states[one.state]}
                   </span>
                 </td>
-                <td class="num">{one.undo?.attempts}</td>
-                <td class="num">{one.undo && duration(one.undo.took * 1_000)}</td>
+                <td class="num">{one.attempts}</td>
+                <td class="num">{one.took !== null && duration(one.took * 1_000)}</td>
                 <td class="num two">
-                  <Time at={one.undo?.at ?? null} />
+                  <Time at={one.at} />
                 </td>
               </tr>
             ))}

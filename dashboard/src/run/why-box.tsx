@@ -1,15 +1,15 @@
 // Why a run is where it is: one sentence, what goes with it, and the acts that move it on.
 
 import type { Offer } from "../acts";
-import type { Entry, Failure, Run, Schemas } from "../api";
+import type { Failure, Run, Schemas } from "../api";
 import { ActBar } from "../parts/acts";
 import { Icon } from "../parts/icon";
+import { FullTime } from "../parts/time";
 import { toRun } from "../place";
 import { looks, originOf, OWN, shownOf, summaryOf, type Tone } from "../statuses";
 import { words } from "../words";
-import { UNDO, undonePath } from "./places";
-import type { RunRecord } from "./record";
-import { type Undo, undoStack } from "./undo-tab";
+import { everyPlace, find, UNDO, undonePath } from "./places";
+import type { RunRecord, RunTree, Undo } from "./record";
 
 type Cause = Schemas["CauseBody"];
 
@@ -81,7 +81,7 @@ function brief(text: string): string {
 }
 
 function Headline(props: { record: RunRecord; first: Cause | undefined }) {
-  const { run, entries } = props.record;
+  const { run, tree } = props.record;
   const stop = stopOf(run);
   if (stop)
     return (
@@ -89,14 +89,14 @@ function Headline(props: { record: RunRecord; first: Cause | undefined }) {
         <code>{undonePath(stop.undo.path)}</code> {words.why.notUndone} <bdi>{brief(summaryOf(originOf(stop.undo).failure))}</bdi>.
       </>
     );
-  if (run.failure && isPlainFailure(run)) return <Failed failure={run.failure} entries={entries} />;
+  if (run.failure && isPlainFailure(run)) return <Failed failure={run.failure} tree={tree} />;
   return props.first ? <Sentence cause={props.first} /> : <>{words.why.none}</>;
 }
 
 /** What a failure says of itself: the place, the error, and how often it was tried. */
-function Failed(props: { failure: Failure; entries: Entry[] }) {
+function Failed(props: { failure: Failure; tree: RunTree | undefined }) {
   const { failure, path, others } = originOf(props.failure);
-  const attempts = props.entries.find((entry) => entry.path === path)?.attempts ?? failure.attempts;
+  const attempts = (props.tree && find(props.tree.root, path)?.node.entry?.attempts) ?? failure.attempts;
   return (
     <>
       <code>{path}</code> {words.why.raised} <bdi>{brief(summaryOf(failure))}</bdi>
@@ -142,13 +142,46 @@ function Sentence(props: { cause: Cause }) {
   return <bdi>{/[.!?…]$/.test(begun) ? begun : `${begun}.`}</bdi>;
 }
 
+/** How it was at an earlier line: what was at work then. Nothing can be done to the past. */
+export function ThenBox(props: { tree: RunTree }) {
+  const said = words.travel;
+  const { body, root } = props.tree;
+  const open = everyPlace(root).filter((place) => place.node.open_since);
+  return (
+    <section class="why t-idle" aria-labelledby="why">
+      <p class="label">
+        <Icon name="s-timed_out" />
+        <span>
+          {said.as} <FullTime at={body.moment} exact isBare />
+        </span>
+      </p>
+      <h2 id="why">
+        {open.length === 0
+          ? said.idle
+          : [
+              said.busy(open.length),
+              ...open.slice(0, PATHS_MAX).map((place) => (
+                <>
+                  {" "}
+                  <code key={place.node.path}>{place.node.path}</code>
+                </>
+              )),
+              open.length > PATHS_MAX && ` ${words.why.more(open.length - PATHS_MAX)}`,
+            ]}
+      </h2>
+      <ul class="facts">
+        <li>{said.off}</li>
+      </ul>
+    </section>
+  );
+}
+
 const CAUSES_MAX = 4;
 
 function Facts(props: { record: RunRecord; causes: Cause[]; notes: string[] }) {
-  const { run, entries } = props.record;
-  const stack = undoStack(run, entries);
-  const undone = stack.filter((one) => one.state === "undone");
-  const left = stack.filter((one) => one.state === "notUndone" || one.state === "failed");
+  const { run, tree, undos } = props.record;
+  const undone = undos.filter((one) => one.state === "undone");
+  const left = undos.filter((one) => one.state === "not undone" || one.state === "failed");
   const own = stopOf(run)?.own;
   const hasUndos = undone.length > 0 || (left.length > 0 && run.status !== "completed");
   if (props.causes.length + props.notes.length === 0 && !hasUndos) return <div class="facts" />;
@@ -156,7 +189,7 @@ function Facts(props: { record: RunRecord; causes: Cause[]; notes: string[] }) {
     <ul class="facts">
       {own && (
         <li>
-          {words.why.began} <Failed failure={own} entries={entries} />
+          {words.why.began} <Failed failure={own} tree={tree} />
         </li>
       )}
       {undone.length > 0 && (
@@ -188,9 +221,9 @@ function Paths(props: { undos: Undo[] }) {
   return (
     <>
       {props.undos.slice(0, PATHS_MAX).map((one, place) => (
-        <span key={one.entry.seq}>
+        <span key={one.path}>
           {place > 0 && ", "}
-          <code>{one.entry.path}</code>
+          <code>{one.path}</code>
         </span>
       ))}
       {props.undos.length > PATHS_MAX && ` ${words.why.more(props.undos.length - PATHS_MAX)}`}

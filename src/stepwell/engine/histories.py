@@ -29,7 +29,9 @@ from stepwell.engine.views import (
 )
 from stepwell.errors import NotFoundError
 from stepwell.ids import RunId
-from stepwell.model.states import EntryStatus
+from stepwell.model.entries import Entry
+from stepwell.model.locations import format_path
+from stepwell.model.states import EntryKind, EntryStatus
 from stepwell.stores.base.overviews import Outline, Passage
 
 NODES_MAX: Final = 2_000
@@ -116,6 +118,21 @@ class Histories:
             raise NotFoundError("line of history", str(seq), fix=Advice(Verb.SHOW, run_id))
         return found[0]
 
+    async def find(self, target: str, *, kinds: frozenset[EntryKind] = frozenset(), text: str = "") -> list[int]:
+        """The numbers of the lines of some kinds whose path, kind or status has a text. Raises `NotFoundError`."""
+        outline, wanted = await self._outline(target), text.strip().casefold()
+        return [
+            one.seq
+            for one in outline.entries
+            if (not kinds or one.kind in kinds) and (not wanted or wanted in _words_of(one, outline.names).casefold())
+        ]
+
+    async def lines(self, target: str, seqs: Sequence[int]) -> list[EntryView]:
+        """Lines of a history by their numbers, in order. Raises `NotFoundError`."""
+        run_id = await self._run_id(target)
+        passage = await self._backend.retrying(lambda store: store.overviews.find_entries(run_id, list(seqs)))
+        return passage_views(passage, self._backend.fetch)
+
     async def tree(
         self, target: str, *, at: int | None = None, under: str = "", first: int = 0, limit: int = 500
     ) -> TreeView:
@@ -197,6 +214,10 @@ class Histories:
 
     async def _run_id(self, target: str) -> RunId:
         return (await self._backend.get(target)).run_id
+
+
+def _words_of(entry: Entry, names: tuple[str, ...]) -> str:
+    return f"{format_path(entry.location, names)} {entry.kind.name.lower()} {entry.status.name.lower()}"
 
 
 class _Shown:

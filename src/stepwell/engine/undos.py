@@ -23,11 +23,12 @@ class Undo(NamedTuple):
     path: str
     state: UndoState
     failure: FailureRecord | None = None  # of the undo
+    undo: Entry | None = None  # the line of an undo that was done
 
 
 def undo_stack(run: Failing, undo_floor: int, names: tuple[str, ...], entries: Sequence[Entry]) -> list[Undo]:
     """The stack in the order of a rollback; empty for a run that has completed or continued."""
-    undone = {entry.location for entry in entries if entry.kind is EntryKind.UNDO}
+    undone = {entry.location: entry for entry in entries if entry.kind is EntryKind.UNDO}
     if run.status in (RunStatus.COMPLETED, RunStatus.CONTINUED) and not undone:
         return []
     stopped = _stopped(run)
@@ -37,7 +38,7 @@ def undo_stack(run: Failing, undo_floor: int, names: tuple[str, ...], entries: S
         if stopped is not None and stopped.path in (path, format_path(at, names)):
             found.append(Undo(path, "failed", stopped))
         elif at in undone:
-            found.append(Undo(path, "undone"))
+            found.append(Undo(path, "undone", undo=undone[at]))
         else:
             is_kept = entry.seq <= undo_floor
             found.append(Undo(path, "kept" if is_kept else "not undone" if _has_failed(run) else "next"))

@@ -96,11 +96,15 @@ class EntryBody(_EntryViewFields):  # type: ignore[misc]
 
 
 class HistoryPage(msgspec.Struct):
-    """The history of a run, in the order of its commits; `next` is the cursor of the page after this one."""
+    """The history of a run, in the order of its commits; `next` is the cursor of the page after this one.
+
+    `matching` is how many lines of the whole history fit, if only some were asked for.
+    """
 
     run_id: str
     entries: list[EntryBody]
     next: int | None
+    matching: int | None = None
 
 
 class ReasonBody(msgspec.Struct):
@@ -155,11 +159,16 @@ class TreeBody(fields_of(TreeView, run=RunBody, root=Node, published=list[Publis
 
 
 class UndoBody(msgspec.Struct):
-    """A step that can be undone, and what became of its undo."""
+    """A step that can be undone, and what became of its undo. `at`, `took` and `attempts` are those of an undo that was
+    done; `took` is in seconds.
+    """
 
     path: str
     state: Literal["undone", "failed", "not undone", "next", "kept"]
     failure: FailureBody | None
+    at: datetime | None = None
+    took: float | None = None
+    attempts: int | None = None
 
 
 class UndoList(msgspec.Struct):

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from stepwell.check.differences import ComparedEntry, compare
+from stepwell.clock import to_datetime
 from stepwell.engine.facts import facts_of
 from stepwell.engine.histories import NODES_MAX
+from stepwell.engine.undos import Undo
 from stepwell.engine.views import EntryView, RunView, WaitView
 from stepwell.errors import RequestError
 from stepwell.http.fields import Limit
@@ -27,15 +29,18 @@ from stepwell.http.schemas import (
     failure_body,
     run_body,
 )
+from stepwell.model.states import EntryKind
 
 Seq = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Lines after a number."""
+    """Lines after a number: all, those of some kinds (`step,receive`), or those with a text in path, kind or status."""
 
     limit: Limit = 100
     after: Seq = 0
+    kinds: Annotated[str, Meta(max_length=200)] = ""
+    text: Annotated[str, Meta(max_length=200)] = ""
 
 
 class TreeQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -89,10 +94,29 @@ async def show_history(call: Call) -> Reply:
     query: HistoryQuery = call.query
     engine, target = call.services.engine, call.path["run"]
     run = await engine.runs.get(target)
-    found = await engine.histories.page(run.run_id, after=query.after, limit=query.limit + 1)
-    page = found[: query.limit]
-    following = page[-1].seq if len(found) > len(page) else None
-    return Reply(HistoryPage(run.run_id, [entry_body(call, entry) for entry in page], following))
+    kinds = _kinds(query.kinds)
+    matching = None
+    if kinds or query.text:
+        seqs = await engine.histories.find(run.run_id, kinds=kinds, text=query.text)
+        later = [seq for seq in seqs if seq > query.after]
+        page = await engine.histories.lines(run.run_id, later[: query.limit])
+        matching, has_more = len(seqs), len(later) > query.limit
+    else:
+        found = await engine.histories.page(run.run_id, after=query.after, limit=query.limit + 1)
+        page, has_more = found[: query.limit], len(found) > query.limit
+    following = page[-1].seq if page and has_more else None
+    return Reply(HistoryPage(run.run_id, [entry_body(call, entry) for entry in page], following, matching))
+
+
+def _kinds(text: str) -> frozenset[EntryKind]:
+    names = [one.strip() for one in text.split(",") if one.strip()]
+    known = {kind.name.lower(): kind for kind in EntryKind}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise RequestError(
+            f"{unknown[0]!r} is no kind of line", where="kinds", fix=f"choose among {', '.join(sorted(known))}"
+        )
+    return frozenset(known[name] for name in names)
 
 
 async def show_entry(call: Call) -> Reply:
@@ -118,9 +142,14 @@ async def list_undos(call: Call) -> Reply:
     engine = call.services.engine
     run = await engine.runs.get(call.path["run"])
     found = await engine.histories.undos(run.run_id)
-    return Reply(
-        UndoList(run.run_id, [UndoBody(one.path, one.state, failure_body(call, one.failure)) for one in found])
-    )
+    return Reply(UndoList(run.run_id, [_undo(call, one) for one in found]))
+
+
+def _undo(call: Call, one: Undo) -> UndoBody:
+    failure, line = failure_body(call, one.failure), one.undo
+    if line is None:
+        return UndoBody(one.path, one.state, failure)
+    return UndoBody(one.path, one.state, failure, to_datetime(line.at), line.took / 1_000_000, line.attempts)
 
 
 async def show_difference(call: Call) -> Reply:
