@@ -1585,7 +1585,6 @@ export const words = {
       held: "It is held for the next run of this key.",
       full: "Its mailbox is full, so it was not stored.",
       missing: "There is no such run.",
-      full: "The run has as many unread signals as it may have.",
     },
     redrive: "Redrive…",
     redriveTitle: "Continue the run",
