@@ -310,9 +310,9 @@ create index stepwell_receipts_event on stepwell_receipts (event);
 
 -- In a mailbox (`run`) or held (`key`). A consumed signal keeps its row without its payload, so that a duplicate is
 -- recognised. `asks`: its sender waits for a reply. `refused`: why the run refused it; it is kept for people and not
--- read again.
+-- read again. Numbers are never reused, because they name dead letters.
 create table stepwell_signals (
-    number integer primary key,
+    number integer primary key autoincrement,
     signal_id text not null unique,
     run integer,
     key text,

@@ -392,7 +392,8 @@ begin
     end if;
     v_run := {f}.find_keeper(p_new->>{NewSignal.target});
     if v_run is null then
-        delivered := json_build_array({f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}), null, false);
+        select json_build_array(h.held, null, false, h.pending) into delivered
+        from {f}.hold_signal(p_now, p_new, p_new->>{NewSignal.target}) as h;
         return;
     end if;
     perform {f}.insert_signal(p_now, p_new, v_run, null);
