@@ -38,6 +38,7 @@ def test_every_setting_is_shown_with_its_origin(cli: Cli, folder: Path, monkeypa
         ["sweep_every", "2s", "default"],
         ["stalls_max", "5", "default"],
         ["entries_max", "50000", "default"],
+        ["signals_max", "2000", "default"],
         ["threads_max", "32", "default"],
         ["name", "worker", "default"],
     ]
@@ -56,7 +57,7 @@ def test_one_setting_is_shown_as_a_line_or_as_json(cli: Cli, monkeypatch: pytest
     }
     assert cli("config", "lease", "--fields", "value", "--no-header").out == "20s\n"
     settings = cli("config", "-o", "json").json
-    assert (settings["schema"], len(settings["settings"])) == ("stepwell.setting-list/1", 14)
+    assert (settings["schema"], len(settings["settings"])) == ("stepwell.setting-list/1", 15)
 
 
 def test_a_setting_that_does_not_exist_is_an_error_that_names_the_nearest(cli: Cli) -> None:

@@ -31,6 +31,9 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "publish": (0, ["publish", "Shipped", "order=a"]),
     "emit": (0, ["emit", "Shipped", "order=a"]),
     "cancel": (0, ["cancel", "approval-1"]),
+    "wake": (0, ["wake", "approval-1"]),
+    "reschedule": (0, ["reschedule", "approval-1", "--in", "9d"]),
+    "state": (0, ["state", "checkout-1"]),
     "retry": (0, ["retry", "declined-1"]),
     "pause": (0, ["pause", "approval-1", "--reason", "a look"]),
     "redrive": (0, ["redrive", "declined-1", "--app", APP]),
@@ -47,6 +50,8 @@ LINES: dict[str, tuple[int, list[str]]] = {
     "alert": (0, ["alert", "ls"]),
     "dlq": (0, ["dlq", "ls"]),
     "prune": (0, ["prune", "--older", "30d", "--dry-run"]),
+    "footprint": (0, ["footprint"]),
+    "vacuum": (0, ["vacuum"]),
     "erase": (0, ["erase", "--where", "key:nobody", "--dry-run"]),
     "outbox": (0, ["outbox", "ls"]),
     "signals": (0, ["signals", "ls"]),
@@ -61,7 +66,7 @@ LINES: dict[str, tuple[int, list[str]]] = {
 }
 # These have tests of their own: they take a process, or two databases.
 ELSEWHERE = {"new", "dev", "demo", "worker", "move", "serve", "token", "check", "versions", "diff", "export", "import"}
-ELSEWHERE |= {"backup", "restore"}
+ELSEWHERE |= {"backup", "restore", "debug", "compensate"}
 
 
 def test_every_verb_is_tried() -> None:

@@ -449,7 +449,7 @@ async def test_options_that_do_not_exist_are_refused(harness: Harness):
 
     with pytest.raises(InvalidOptionError, match="on_conflict"):
         await worker.start(no_input, key="k", on_conflict="kill")
-    with pytest.raises(TypeError, match="prio"):
+    with pytest.raises(InvalidOptionError, match="prio"):
         await worker.start(no_input, prio=1)
     await nothing_is_stored(worker)
 

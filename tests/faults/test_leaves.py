@@ -39,7 +39,7 @@ async def reported(origin: float, part: float, *, is_loading: bool, lease: float
     """What is reported when a process shuts down while it loads a history, or during a body that is run again."""
     found: list[str] = []
     host = ContinuousClock()
-    checker = SimpleNamespace(lost={}, nodes={}, shadow=lambda _: SimpleNamespace(retries=0))
+    checker = SimpleNamespace(lost={}, node_at=lambda _: {}, shadow=lambda _: SimpleNamespace(retries=0))
     repairers = SimpleNamespace(has_repaired=lambda _: False)
     world: Any = SimpleNamespace(
         checker=checker,

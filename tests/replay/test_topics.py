@@ -300,8 +300,7 @@ async def test_a_spawned_run_is_waited_for_by_its_id(harness: Harness):
     await harness.advance("4h")
 
     assert await harness.result(run) == ["b", "2 hours", "a", "3 hours"]
-    with pytest.raises(RunFailed, match="was not spawned by this run"):
-        await harness.result(other)
+    assert await harness.result(other) == "late"  # any run may be awaited, and this one took longer
 
 
 async def test_a_child_that_fails_is_an_outcome(harness: Harness):

@@ -125,7 +125,7 @@ class RunView:
     started_by: str | None = field(default=None, metadata=A_LINE)  # a person
     attributes: dict[str, AttributeValue] = field(default_factory=dict)  # times are in UTC
     headers: Any = field(default=None, metadata=PAYLOAD)
-    attempt: int = field(default=1, metadata=A_LINE)  # at the whole run: a failed run with a retry policy is continued
+    attempt: int = 1  # at the whole run: a failed run with a retry policy is continued
     unreadable: str = ""  # why its row cannot be read; then other fields may be missing
     progress: tuple[ProgressView, ...] = field(default=(), metadata=OMITTED)  # of its long steps; in `status` only
 

@@ -299,6 +299,8 @@ def _remarks(seen: Seen) -> Iterator[str]:
         yield clean(f"attributes {_attributes(seen.run)}")
     if seen.run.tags:
         yield clean(f"tags {_tags(seen.run)}")
+    if seen.run.attempt > 1:
+        yield f"attempt {seen.run.attempt}"
     for name in RUN_LINES:
         value = getattr(seen.run, name)
         if value is not None:

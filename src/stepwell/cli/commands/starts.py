@@ -17,7 +17,6 @@ from stepwell.cli.settings import Settings, command
 from stepwell.cli.statuses import STATUSES
 from stepwell.cli.texts import clean, moment, shell_word
 from stepwell.model.retries import Retry
-from stepwell.model.starts import check_options
 from stepwell.model.states import RunStatus
 
 if TYPE_CHECKING:
@@ -135,6 +134,8 @@ def _policy(text: str) -> Retry:
     numbers, times = ("factor", "jitter"), ("initial", "max_delay")
     given: dict[str, Any] = {}
     for name, value in map(_pair, pairs):
+        from stepwell.model.starts import check_options
+
         check_options([name], (*times, *numbers), "--retry")
         given[name] = _number(value, name, float) if name in numbers else value
     attempts = None if count == "forever" else _number(count, "the number of attempts", int)
