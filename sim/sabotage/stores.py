@@ -135,7 +135,7 @@ def dedup_ignored() -> Patches:
 
 def trim_deletes_undo() -> Patches:
     """Trimming forgets what must still be undone."""
-    return statement("entries.trim", " and undo is null", "")
+    return statement("entries.trim", "( undo is null or kind", "( true or kind")
 
 
 def parent_not_told() -> Patches:

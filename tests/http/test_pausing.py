@@ -25,6 +25,7 @@ async def test_a_run_is_paused_with_who_and_why_and_resumed(any_desk: Desk) -> N
             "note": "",
             "method": "POST",
             "path": f"/api/runs/{run_id}/resume",
+            "command": f"stepwell resume {run_id}",
         }
     ]
 

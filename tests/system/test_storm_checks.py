@@ -243,7 +243,7 @@ async def test_a_recorded_value_that_no_body_gave_is_found(tallied: Evidence) ->
 
     [problem] = check_values(tallied)
 
-    assert "no body at work#2 gave" in problem
+    assert "no body at work#3 gave" in problem
 
 
 async def test_a_recorded_beginning_is_no_outcome_and_a_recorded_failure_is_one(tallied: Evidence) -> None:

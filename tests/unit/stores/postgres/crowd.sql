@@ -52,8 +52,8 @@ select n, 'mail', 'dead-' || n, 'e', '', '1', n, n from generate_series(1, 50000
 
 -- name: active
 -- Due, parked until a day in the future, parked for a signal, owned by workers that live, owned by one that does not.
-insert into stepwell.workers (incarnation, name, started_at, lease_until, definitions)
-select 'worker-' || n, 'worker', 0, case n when 0 then 0 else 9000000000000000 end, '{flow@1}' from generate_series(0, 9) as n;
+insert into stepwell.workers (incarnation, name, started_at, lease_until, functions, definitions)
+select 'worker-' || n, 'worker', 0, case n when 0 then 0 else 9000000000000000 end, '', '{flow@1}' from generate_series(0, 9) as n;
 insert into stepwell.runs (
     run_id, definition, status, epoch, owner, wake_at, created_at, key, generation, detached, tied, reason, undo_floor,
     discards

@@ -31,8 +31,10 @@ def _silence() -> Iterator[None]:
     """What goes wrong in the past of the shop is no news."""
     log = logging.getLogger(_ALL_LOGS)
     was, log.disabled = log.disabled, True
-    level, log.level = log.level, logging.CRITICAL + 1
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        log.disabled, log.level = was, level
+        log.disabled = was
+        log.setLevel(level)  # not by the attribute: loggers remember what was enabled
