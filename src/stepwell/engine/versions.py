@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from stepwell.clock import Instant
 from stepwell.engine.backend import Backend
-from stepwell.engine.bulks import BULK_DEFINITION
 from stepwell.engine.catalogue import WorkflowFacts, describe_workflow
 from stepwell.engine.sharing import Shared
 from stepwell.engine.system_runs import PREFIX
@@ -92,7 +91,7 @@ def version_uses(tallies: Iterable[Tally], workers: Sequence[Worker], now: Insta
 
 def of_users(definitions: Iterable[str]) -> list[str]:
     """The definitions, without system workflows."""
-    return [each for each in definitions if each != BULK_DEFINITION]
+    return [each for each in definitions if not each.startswith(PREFIX)]
 
 
 class Versions:
