@@ -35,6 +35,8 @@ FORGOTTEN_AFTER = 40.0  # without faults: who waits for what nobody sends has be
 class Operators:
     """What people and supervisors do for the runs of one seed."""
 
+    by_hand = 0.5  # how often an effect is undone by hand and not by its compensation
+
     def __init__(self, clients: Clients) -> None:
         self.world = clients.world
         self._clients = clients
@@ -136,7 +138,7 @@ class Operators:
         """Fix the compensation, or undo an effect by hand and say so."""
         shadow = self.world.checker.shadow(row.run_id)
         left = shadow.left_to_undo()
-        if left and self._marks.random() < 0.5:
+        if self._marks.random() < self.by_hand and left:
             path = shadow.path(self._marks.choice((left[0], *left)).location)
             self.world.stats["marked as undone"] += 1
             return bool(

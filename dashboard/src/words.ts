@@ -577,6 +577,7 @@ export const words = {
   },
 
   run: {
+    tabOf: (label: string) => `${label} of this run`,
     copyName: "Copy the name of the run",
     before: "Previous run in the list",
     after: "Next run in the list",

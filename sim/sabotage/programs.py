@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.operators import Operators
 from sim.sabotage.patches import Patches, nothing, switches
 from stepwell.codec import json_codec
 from stepwell.codec.refusals import Refusal, find_refusal
@@ -14,13 +15,15 @@ from stepwell.stores.sqlite.transitions import operators
 
 
 def rollback_keeps_its_failures() -> Patches:
-    """A rollback that is resumed comes to the recorded failure again, inside of the compensation that it stopped in."""
+    """A rollback that is resumed comes to the recorded failure again, inside of the compensation that it stopped in.
+    Nobody undoes an effect by hand.
+    """
     original = operators._forget_failed_entries
 
     def forget(tx: Any, run: int, *, is_rollback: bool = False) -> Any:
         return [] if is_rollback else original(tx, run)
 
-    return [(operators, "_forget_failed_entries", forget)]
+    return [(operators, "_forget_failed_entries", forget), (Operators, "by_hand", 0.0)]
 
 
 def recorded_before_what_is_ready() -> Patches:

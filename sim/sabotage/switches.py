@@ -96,7 +96,7 @@ SWEPT: dict[str, Callable[[], Iterator[tuple[str, Report]]]] = {
     "odd-values-escape": lambda: sweep("odd exceptions", "sqlite", "live", _CRASHES),
     "late-bodies-begin": lambda: sweep_freezes("three steps", "sqlite", "live"),
     "late-claims-begin-bodies": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),
-    "late-reclaims-begin-bodies": lambda: sweep_leaves("first of several", "sqlite", "live"),
+    "late-reclaims-begin-bodies": lambda: sweep_leaves("long steps side by side", "sqlite", "live"),
     "lease-never-taken-anew": lambda: sweep_endings("three steps", "sqlite", "live"),
     **dict.fromkeys(DESCRIPTION_SWITCHES, lambda: sweep("describes", "sqlite", "yield", _CRASHES)),
     "histories-not-awaited": lambda: sweep_leaves("emits and receives", "sqlite", "yield"),

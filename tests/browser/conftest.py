@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from stepwell.http import Role
 from tests.browser.site import Site, launch_options, serve, sign_in
 
-PATIENCE_MS = 8_000
+PATIENCE_MS = 20_000
 
 
 @pytest.fixture(scope="session")

@@ -135,7 +135,6 @@ def test_an_empty_page_teaches(open_page: Open) -> None:
     for path, title, command, act in (
         ("schedules", "No schedule yet", "stepwell schedule new nightly", "New schedule…"),
         ("alerts", "No rule watches the runs", "stepwell alert create", "New rule…"),
-        ("dead-letters", "Nothing was given up", "stepwell dlq ls", ""),
     ):
         page.goto(f"/{path}")
         empty = page.locator(".empty")
@@ -143,6 +142,8 @@ def test_an_empty_page_teaches(open_page: Open) -> None:
         expect(empty.locator("code")).to_contain_text(command)
         if act:
             expect(empty.get_by_role("button", name=act)).to_be_visible()
+    page.goto("/dead-letters?kind=hook")
+    expect(page.get_by_text("No letter of this kind")).to_be_visible()
     page.goto("/retention")
     expect(page.get_by_text("This server knows no policy")).to_be_visible()
 

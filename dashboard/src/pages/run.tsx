@@ -138,7 +138,7 @@ function Shown(props: { record: RunRecord; query: Record<string, string> }) {
           </a>
         ))}
       </nav>
-      <section class="tabpanel" aria-label={tab?.label} key={tab?.name}>
+      <section class="tabpanel" aria-label={tab && words.run.tabOf(tab.label)} key={tab?.name}>
         {tab?.show()}
       </section>
     </>
