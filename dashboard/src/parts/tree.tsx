@@ -51,18 +51,24 @@ export function StepTree(props: {
   // A key may lead to a row that is not read yet: it has the focus until it is, and is selected then.
   const [ahead, setAhead] = useState<number | undefined>(undefined);
   const at = ahead ?? Math.max(0, rows.findIndex((row) => row.key === selected));
-  const wantsFocus = useRef(false);
+  const before = useRef(selected); // what was selected when the key was pressed
+  // The row that gets the focus once it is selected: the page may be drawn in between.
+  const wantsFocus = useRef<string | undefined>(undefined);
   useEffect(() => {
     const row = ahead === undefined ? undefined : rows[ahead];
     if (!row || row.unread) return;
-    setAhead(undefined);
-    wantsFocus.current = true;
+    if (row.key === selected || selected !== before.current) {
+      // Only now: until the selection has moved, a key begins at this row and not at the one before it.
+      setAhead(undefined);
+      return;
+    }
+    wantsFocus.current = row.key;
     props.onSelect(row);
-  }, [rows, ahead]);
+  }, [rows, ahead, selected]);
   useEffect(() => {
     // The row may come into the page only after the page has been scrolled to it.
-    if (!wantsFocus.current || at < first || at >= last) return;
-    wantsFocus.current = false;
+    if (wantsFocus.current === undefined || rows[at]?.key !== wantsFocus.current || at < first || at >= last) return;
+    wantsFocus.current = undefined;
     const row = body.current?.querySelector<HTMLElement>('tr[tabindex="0"]');
     row?.focus({ preventScroll: true });
     row?.scrollIntoView({ block: "nearest" });
@@ -71,8 +77,9 @@ export function StepTree(props: {
     const next = Math.min(rows.length - 1, Math.max(0, index));
     const row = rows[next];
     if (!row) return;
-    wantsFocus.current = true;
+    wantsFocus.current = row.key;
     scrollToRow(body.current, next);
+    before.current = selected;
     if (row.unread) setAhead(next);
     else {
       setAhead(undefined);
