@@ -32,8 +32,6 @@ async def order(ctx: Context, number: int) -> None:
     await ctx.step(charge, number)
 
 
-logging.getLogger("stepwell").setLevel(logging.ERROR)  # a worker logs alerts as warnings, too
-
 RULES = [Alert("orders fail", order, count=3, within="10m")]
 
 
@@ -82,4 +80,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("stepwell").setLevel(logging.ERROR)  # a worker logs alerts as warnings, too
     asyncio.run(main())
